@@ -1,0 +1,1 @@
+"""Readers and writers of StableHLO modules and jaxprs around one SSA graph."""
