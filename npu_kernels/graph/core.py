@@ -21,7 +21,8 @@ Op vocabulary (operands in this order; ``attrs`` in braces; shapes and dtypes ar
 * ``gather(x, indices) {offset_dims, collapsed_slice_dims, operand_batching_dims,
   start_indices_batching_dims, start_index_map, slice_sizes, index_vector_dim}``
 * ``reduce(x) {kind: sum|prod|max|min|and|or, axes}`` starting from the kind's identity; a reduction that
-  starts elsewhere carries its start as a second operand. ``cumulative(x) {kind, axis, reverse}`` (jaxprs only);
+  starts elsewhere carries its start as a second operand.
+  ``cumulative(x) {kind, axis, reverse}`` (jaxprs only);
   ``argmax(x) {axis}``, ``argmin(x) {axis}`` (jaxprs only)
 * ``dot_general(a, b) {lhs_contracting, rhs_contracting, lhs_batch, rhs_batch, precision}``
 * ``call(args...) {name, kind: func|jit|custom_jvp|closed_call}`` with one region, the callee: transparent, so
@@ -329,7 +330,7 @@ def cut(inputs: Sequence[Value], outputs: Sequence[Value]) -> list[Node]:
         node = value.producer
         if node is None:
             raise GraphError(
-                "NPK-GR02", f"the cut depends on graph input {value.index} ({value.aval}) but does not list it"
+                "NPK-GR02", f"the cut depends on input {value.index} ({value.aval}) but does not list it"
             )
         if node in seen:
             continue

@@ -1,0 +1,155 @@
+"""The only module that touches private JAX, and the public parts of JAX that moved between releases.
+
+Tested from jax 0.10.2 on. What is known to differ: from 0.12 a jaxpr carries its own constants and ``Jaxpr`` and
+``ClosedJaxpr`` are one class; ``scan`` states its split into constants, carry and slices as ``ft_in``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jex_core
+from jax.extend.backend import get_backend, get_compile_options
+from jax.extend.mlir import ir as mlir
+from jax.extend.mlir.dialects import chlo as chlo
+from jax.extend.mlir.dialects import func as func
+from jax.extend.mlir.dialects import stablehlo as stablehlo
+
+_PACKAGE = str(Path(__file__).resolve().parent)
+
+
+# ----------------------------------------------------------------------------------------------------
+# MLIR
+
+
+def create_mlir_context() -> mlir.Context:
+    """A context with StableHLO, CHLO, func and the other dialects of JAX's modules."""
+    from jax._src.interpreters import mlir as jax_mlir
+
+    context: mlir.Context = jax_mlir.make_ir_context()
+    return context
+
+
+def parse_module(source: str | bytes, context: mlir.Context | None = None) -> mlir.Module:
+    """Parse StableHLO: MLIR text, MLIR bytecode, or a portable artifact (versioned bytecode)."""
+    context = context if context is not None else create_mlir_context()
+    with context:
+        if isinstance(source, bytes) and b"StableHLO_v" in source[:64]:
+            return stablehlo.deserialize_portable_artifact(context, source)
+        return mlir.Module.parse(source)
+
+
+def module_to_bytecode(module: mlir.Module) -> bytes:
+    from jax._src.interpreters import mlir as jax_mlir
+
+    return bytes(jax_mlir.module_to_bytecode(module))
+
+
+def run_module(module: mlir.Module, arguments: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """Compile a module for XLA:CPU and run its ``main`` once on one device."""
+    return compile_module(module)(arguments)
+
+
+def compile_module(module: mlir.Module) -> Callable[[Sequence[Any]], list[np.ndarray[Any, Any]]]:
+    """Compile a module for XLA:CPU; the result runs it on one device, NumPy in and NumPy out."""
+    backend = get_backend("cpu")
+    executable = backend.compile_and_load(
+        module_to_bytecode(module), backend.local_devices()[:1], get_compile_options(1, 1)
+    )
+    device = jax.devices("cpu")[0]
+
+    def run(arguments: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+        buffers = [jax.device_put(argument, device) for argument in arguments]
+        results = executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
+        return [np.asarray(shards[0]) for shards in results]
+
+    return run
+
+
+def lower_to_module(function: Callable[..., Any], avals: Sequence[jax.ShapeDtypeStruct]) -> str:
+    """StableHLO text of a JAX function for the CPU platform; every argument is kept, used or not."""
+    lowered = jax.jit(function, keep_unused=True).trace(*avals).lower(lowering_platforms=("cpu",))
+    return str(lowered.as_text())
+
+
+_FILE_LOCATION = re.compile(r'"([^"]+)":(\d+)(?::\d+)?')
+
+
+def mlir_location(operation: mlir.Operation) -> str | None:
+    """``file:line`` of the innermost user frame in an operation's location, when it has one."""
+    found = [(file, int(line)) for file, line in _FILE_LOCATION.findall(str(operation.location))]
+    return _first_user_frame(found)
+
+
+# ----------------------------------------------------------------------------------------------------
+# jaxprs
+
+
+def open_jaxpr(jaxpr: Any) -> Any:
+    """The jaxpr with constvars, invars, eqns and outvars, of a closed or an open one."""
+    return jaxpr.jaxpr if isinstance(jaxpr, jex_core.ClosedJaxpr) else jaxpr
+
+
+def jaxpr_consts(jaxpr: Any) -> list[Any]:
+    """Values of the constvars; empty for an open jaxpr, whose constvars are inputs."""
+    return list(getattr(jaxpr, "consts", ()))
+
+
+def replace_in_jaxpr(template: Any, **changes: Any) -> Any:
+    """A copy of a closed or open jaxpr with eqns, outvars or effects changed, its constants kept."""
+    if isinstance(template, jex_core.Jaxpr):
+        return template.replace(**changes)
+    return template.replace(jaxpr=template.jaxpr.replace(**changes))
+
+
+def is_literal(atom: Any) -> bool:
+    return isinstance(atom, jex_core.Literal)
+
+
+def is_dropped(variable: Any) -> bool:
+    return isinstance(variable, jex_core.DropVar)
+
+
+def new_variable(aval: Any) -> Any:
+    return jex_core.Var(aval)
+
+
+def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
+    """Numbers of constants and of carried values among a ``scan``'s operands."""
+    if "num_consts" in params:
+        return int(params["num_consts"]), int(params["num_carry"])
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(consts), len(carry)
+
+
+def eqn_location(eqn: Any) -> str | None:
+    """``file:line`` of the innermost user frame of an equation; ``None`` when it was made by no user code."""
+    from jax._src import source_info_util
+
+    frames = source_info_util.user_frames(eqn.source_info.traceback)
+    return _first_user_frame((frame.file_name, frame.start_line) for frame in frames)
+
+
+def _first_user_frame(frames: Any) -> str | None:
+    from jax._src import source_info_util
+
+    for file, line in frames:
+        if source_info_util.is_user_filename(file) and not file.startswith(_PACKAGE):
+            return f"{file}:{line}"
+    return None
+
+
+def jaxpr_to_function(closed: Any) -> Callable[..., list[Any]]:
+    """A function of flat arguments that binds every equation again, so that transformations see them."""
+    function: Callable[..., list[Any]] = jex_core.jaxpr_as_fun(closed)
+    return function
+
+
+def single_call_jaxpr(function: Callable[..., Any], avals: Sequence[Any]) -> Any:
+    """Closed jaxpr of ``jit(function)``: one call equation, whose name is the function's."""
+    return jax.make_jaxpr(jax.jit(function))(*avals)
