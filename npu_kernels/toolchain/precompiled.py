@@ -1,0 +1,59 @@
+"""The precompiled form of `kernel_operator.h`: made once per compiler, flags and headers, it makes kernels build fast."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from filelock import FileLock
+
+from npu_kernels.errors import ToolchainError
+
+from .cachedir import subdirectory
+from .compiler import HostCompiler
+from .cpu import cpu_identity
+from .files import publish_directory, temporary_directory
+from .flags import compile_flags
+from .headers import headers_hash, include_directory
+from .process import run_compiler
+
+_HEADER = "kernel_operator.h"
+
+
+def precompiled_header(compiler: HostCompiler, *, checked: bool) -> tuple[str, ...]:
+    """Flags that make a compilation start from the precompiled header, which is built when it is missing.
+
+    Raises:
+        ToolchainError: NPK-TC02 when the compiler rejects the header, NPK-TC03 when it cannot be run.
+    """
+    flags = compile_flags(compiler, checked=checked)
+    parts = (compiler.identity, *flags, cpu_identity(), str(include_directory()), headers_hash())
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    folder = subdirectory("headers") / key[:2] / key
+    if not folder.is_dir():
+        with FileLock(subdirectory("locks") / f"header-{key[:2]}.lock"):
+            if not folder.is_dir():
+                _make(compiler, flags, folder)
+    if compiler.family == "clang":
+        return ("-include-pch", str(folder / f"{_HEADER}.pch"), f"-I{include_directory()}")
+    # GCC takes NAME.gch for the first inclusion of NAME; kernels include it again and find NAME beside it.
+    return ("-Werror=invalid-pch", f"-I{folder}", f"-I{include_directory()}", "-include", _HEADER)
+
+
+def _make(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> None:
+    suffix = "pch" if compiler.family == "clang" else "gch"
+    with temporary_directory(subdirectory("tmp")) as temporary:
+        header = temporary / _HEADER
+        header.write_text(f'#include "{include_directory() / _HEADER}"\n')
+        output = temporary / f"{_HEADER}.{suffix}"
+        result = run_compiler(
+            [*compiler.argv, *flags, f"-I{include_directory()}", "-x", "c++-header", str(header), "-o", str(output)],
+            env={"TMPDIR": str(temporary)},
+        )
+        if result.returncode != 0:
+            raise ToolchainError(
+                "NPK-TC02",
+                f"{compiler.version} rejects the twin's own headers. Try another compiler through CXX (GCC 9 or "
+                f"Clang 10 at least). It says:\n{result.stderr.strip()[:4000]}",
+            )
+        publish_directory(temporary, folder)
