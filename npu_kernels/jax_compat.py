@@ -102,9 +102,9 @@ def jaxpr_consts(jaxpr: Any) -> list[Any]:
 
 def replace_in_jaxpr(template: Any, **changes: Any) -> Any:
     """A copy of a closed or open jaxpr with eqns, outvars or effects changed, its constants kept."""
-    if isinstance(template, jex_core.Jaxpr):
-        return template.replace(**changes)
-    return template.replace(jaxpr=template.jaxpr.replace(**changes))
+    inner: Any = open_jaxpr(template)
+    changed = inner.replace(**changes)
+    return changed if isinstance(template, jex_core.Jaxpr) else template.replace(jaxpr=changed)
 
 
 def is_literal(atom: Any) -> bool:
@@ -125,6 +125,33 @@ def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
         return int(params["num_consts"]), int(params["num_carry"])
     consts, carry, _ = params["ft_in"].unpack()
     return len(consts), len(carry)
+
+
+def is_plain_jit(params: dict[str, Any]) -> bool:
+    """Whether inlining a ``jit`` equation loses nothing: no shardings, layouts, donation or compiler options."""
+
+    def unset(key: str) -> bool:
+        return all(value is None or type(value).__name__ == "UnspecifiedValue" for value in params.get(key, ()))
+
+    settings = ("in_shardings", "out_shardings", "in_layouts", "out_layouts")
+    return (
+        all(unset(key) for key in settings)
+        and not any(params.get("donated_invars", ()))
+        and not params.get("compiler_options_kvs")
+    )
+
+
+def is_user_function(jaxpr: Any) -> bool:
+    """Whether a jaxpr was traced from a function of the user, as far as its debug information knows."""
+    from jax._src import source_info_util
+
+    file = getattr(getattr(open_jaxpr(jaxpr), "debug_info", None), "func_filename", None)
+    return file is not None and source_info_util.is_user_filename(file) and not file.startswith(_PACKAGE)
+
+
+def jaxpr_name(jaxpr: Any) -> str | None:
+    """Name of the function a jaxpr was traced from, when its debug information knows it."""
+    return getattr(getattr(open_jaxpr(jaxpr), "debug_info", None), "func_name", None)
 
 
 def eqn_location(eqn: Any) -> str | None:

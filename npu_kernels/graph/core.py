@@ -97,9 +97,11 @@ class Value:
         graph: the graph that defines the value.
         uses: ``(node, operand index)``, each use once, nodes of nested regions included.
         origin: the jaxpr variable or MLIR value it was read from.
+        aliases: in an expanded graph, the values of the graph that was read which carry this value, each with
+            the call nodes one passes to reach it; empty elsewhere.
     """
 
-    __slots__ = ("aval", "graph", "index", "origin", "producer", "uses")
+    __slots__ = ("aliases", "aval", "graph", "index", "origin", "producer", "uses")
 
     def __init__(
         self, aval: Aval, graph: Graph, *, producer: Node | None = None, index: int = 0, origin: Any = None
@@ -110,6 +112,7 @@ class Value:
         self.index = index
         self.origin = origin
         self.uses: list[tuple[Node, int]] = []
+        self.aliases: list[tuple[tuple[Node, ...], Value]] = []
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -329,9 +332,7 @@ def cut(inputs: Sequence[Value], outputs: Sequence[Value]) -> list[Node]:
         value = pending.pop()
         node = value.producer
         if node is None:
-            raise GraphError(
-                "NPK-GR02", f"the cut depends on input {value.index} ({value.aval}) but does not list it"
-            )
+            raise GraphError("NPK-GR02", f"the cut depends on input {value.index} ({value.aval}) but does not list it")
         if node in seen:
             continue
         seen.add(node)
