@@ -7,4 +7,6 @@ import tomllib
 
 with open(sys.argv[1], "rb") as file:
     project = tomllib.load(file)["project"]
-print(*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra), sep="\n")
+print(
+    *project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra), sep="\n"
+)

@@ -49,7 +49,7 @@ class Layer(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Params:
-    """Everything `forward` needs. `layers` is a tuple of layers, or one `Layer` of stacked arrays for `forward_scan`."""
+    """What `forward` needs; for `forward_scan`, `layers` is one `Layer` of stacked arrays."""
 
     embedding: jax.Array  # [V, D], also the output projection
     layers: tuple[Layer, ...] | Layer

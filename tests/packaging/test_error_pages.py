@@ -20,3 +20,9 @@ def test_code_has_a_page(code: str) -> None:
 
 def test_no_page_is_left_over() -> None:
     assert {page.stem for page in PAGES.glob("NPK-*.md")} == set(CODES)
+
+
+def test_the_index_lists_every_code_with_its_meaning() -> None:
+    index = (PAGES / "README.md").read_text()
+    for code, meaning in CODES.items():
+        assert f"| [{code}]({code}.md) | {meaning} |" in index
