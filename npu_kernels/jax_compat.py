@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.ffi
 import numpy as np
 from jax.extend import core as jex_core
 from jax.extend.backend import get_backend, get_compile_options
 from jax.extend.mlir import ir as mlir
-from jax.extend.mlir.dialects import chlo as chlo
-from jax.extend.mlir.dialects import func as func
-from jax.extend.mlir.dialects import stablehlo as stablehlo
+from jax.extend.mlir.dialects import stablehlo
 
 _PACKAGE = str(Path(__file__).resolve().parent)
 
@@ -81,7 +80,10 @@ _FILE_LOCATION = re.compile(r'"([^"]+)":(\d+)(?::\d+)?')
 
 
 def mlir_location(operation: mlir.Operation) -> str | None:
-    """``file:line`` of the innermost user frame in an operation's location, when it has one."""
+    """``file:line`` of the innermost user frame in an operation's location, when it has one.
+
+    An operation of a module that was parsed from text without locations has the file ``-`` and its line there.
+    """
     found = [(file, int(line)) for file, line in _FILE_LOCATION.findall(str(operation.location))]
     return _first_user_frame(found)
 
@@ -180,3 +182,18 @@ def jaxpr_to_function(closed: Any) -> Callable[..., list[Any]]:
 def single_call_jaxpr(function: Callable[..., Any], avals: Sequence[Any]) -> Any:
     """Closed jaxpr of ``jit(function)``: one call equation, whose name is the function's."""
     return jax.make_jaxpr(jax.jit(function))(*avals)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Custom calls
+
+
+def register_stateful_ffi_target(name: str, stages: dict[str, Any], state_type: dict[str, Any]) -> None:
+    """Registers an FFI target for the cpu platform whose instantiation hands a state to its execution.
+
+    The type comes before the target, which asks for its id; and both come after the CPU client exists: a type that is
+    registered earlier makes the client fail to start.
+    """
+    jax.devices("cpu")
+    jax.ffi.register_ffi_type(f"{name}.state", state_type, platform="cpu")
+    jax.ffi.register_ffi_target(name, stages, platform="cpu")
