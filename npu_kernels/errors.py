@@ -29,6 +29,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "NPK-SH02": "one named dimension has two sizes",
         "NPK-DT01": "dtype does not match the annotation",
         "NPK-SG01": "a kernel signature that cannot be understood",
+        "NPK-SG02": "a call that does not fit the kernel's signature",
         "NPK-TR01": "a transformation the kernel has no rule for",
         "NPK-PL01": "a platform the kernel cannot run on",
         # IR and lowering

@@ -28,7 +28,9 @@ def cache_directory() -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = path.resolve(strict=True)
     except OSError as error:
-        raise CacheError("NPK-CA02", f"the cache directory {path} cannot be used: {error.strerror}. {_ADVICE}") from None
+        raise CacheError(
+            "NPK-CA02", f"the cache directory {path} cannot be used: {error.strerror}. {_ADVICE}"
+        ) from None
     _refuse_unsafe(path)
     return path
 

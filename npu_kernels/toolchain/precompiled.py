@@ -1,4 +1,4 @@
-"""The precompiled form of `kernel_operator.h`: made once per compiler, flags and headers, it makes kernels build fast."""
+"""The precompiled form of `kernel_operator.h`, made once per compiler, flags and headers: kernels then build fast."""
 
 from __future__ import annotations
 

@@ -1,0 +1,10 @@
+"""Kernels as JAX functions: the decorator, the primitive with its rules, the XLA custom call."""
+
+from __future__ import annotations
+
+from .kernel import Kernel, npu_kernel
+from .lowered import Lowered
+from .registration import ensure_registered, launches, reset_launches
+from .report import Report
+
+__all__ = ["Kernel", "Lowered", "Report", "ensure_registered", "launches", "npu_kernel", "reset_launches"]

@@ -1,0 +1,223 @@
+"""The Kernel object: a Python function that is traced, lowered, built and called like any JAX function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from npu_kernels import ir, knobs, language
+from npu_kernels.errors import KernelFault, NpuKernelsError, SignatureError, TransformError
+
+from .callsite import caller_location
+from .lowered import Lowered
+from .primitive import KernelCall
+from .registration import fault_in
+from .signature import KernelSignature, read_signature
+
+
+@dataclass(frozen=True)
+class _Specialisation:
+    traced: ir.Kernel
+    call: KernelCall
+    lowered: Lowered
+
+
+class Kernel:
+    """A kernel written as a Python function; made by :func:`npu_kernel`.
+
+    Calling it with arrays runs it, or records the call when JAX traces. It is specialised once for each combination of
+    shapes, dtypes and static arguments.
+    """
+
+    def __init__(self, function: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -> None:
+        self._function = function
+        self._signature: KernelSignature = read_signature(function, local_names or {})
+        self._specialisations: dict[Any, _Specialisation] = {}
+        self._lock = threading.RLock()
+        functools.update_wrapper(self, function)
+
+    @property
+    def name(self) -> str:
+        return self._function.__name__
+
+    def __repr__(self) -> str:
+        return f"<npu_kernel {self.name}{self._signature.python}>"
+
+    def __call__(self, *arrays: Any, interpret: bool = False, check: bool | None = None, **static: Any) -> Any:
+        """Runs the kernel.
+
+        Args:
+            arrays: one array per positional parameter, of the annotated shape and dtype.
+            interpret: run the Python body eagerly on NumPy, so that `print` and `breakpoint()` work in it.
+            check: run in the twin's checked mode; by default as NPU_KERNELS_CHECK says.
+            static: the kernel's keyword parameters.
+
+        Returns:
+            The result, or a tuple of results when the kernel has several.
+
+        Raises:
+            SignatureError: NPK-SG02, NPK-SH01, NPK-SH02 or NPK-DT01, when the call does not fit the signature.
+            LanguageError, LoweringError, ToolchainError, CacheError: when the kernel cannot be built.
+            KernelFault: when an eager call in checked mode found a fault.
+        """
+        try:
+            bound, statics = self._bind(arrays, static)
+            if interpret:
+                return _packed(self._interpret(bound, statics))
+            checked = knobs.CHECK.get() if check is None else check
+            call = self._specialise(_specs(bound), statics).call
+            return _packed(_run(call, list(bound.values()), checked=checked))
+        except NpuKernelsError as error:
+            # The author's line is in the message; frames of this package would only stand before it.
+            raise _at_caller(error).with_traceback(None) from None
+
+    def lower(self, *specs: Any, **static: Any) -> Lowered:
+        """The stages of the kernel for these shapes, without building or running it.
+
+        Args:
+            specs: arrays or ``jax.ShapeDtypeStruct``s, one per positional parameter.
+            static: the kernel's keyword parameters.
+
+        Raises:
+            SignatureError, LanguageError, LoweringError: as a call does.
+        """
+        try:
+            bound, statics = self._bind(specs, static)
+            return self._specialise(_specs(bound), statics).lowered
+        except NpuKernelsError as error:
+            raise _at_caller(error).with_traceback(None) from None
+
+    def _bind(self, args: tuple[Any, ...], static: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        try:
+            bound = self._signature.python.bind(*args, **static)
+        except TypeError as error:
+            raise SignatureError("NPK-SG02", f"kernel {self.name}{self._signature.python}: {error}.") from None
+        bound.apply_defaults()
+        arrays = {name: _as_array(self.name, name, bound.arguments[name]) for name in self._signature.arrays}
+        statics = {name: bound.arguments[name] for name in self._signature.statics}
+        for name, value in statics.items():
+            _check_static(self.name, name, value)
+        return arrays, statics
+
+    def _specialise(self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any]) -> _Specialisation:
+        key = (
+            tuple((spec.shape, spec.dtype) for spec in specs.values()),
+            tuple((type(value), value) for value in statics.values()),
+        )
+        with self._lock:
+            if key not in self._specialisations:
+                self._specialisations[key] = self._trace(specs, statics)
+            return self._specialisations[key]
+
+    def _trace(self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any]) -> _Specialisation:
+        signature = self._signature
+        types = [
+            ir.TensorType(spec.shape, signature.arrays[name].check_dtype(name, spec.dtype))
+            for name, spec in specs.items()
+        ]
+        dims = signature.solve_inputs({name: spec.shape for name, spec in specs.items()})
+        traced = language.trace(self._function, types, statics, dims=dims)
+        signature.check_outputs(traced.outputs, dims)
+        lowered = Lowered(traced)
+        outputs = [_struct(value) for value in traced.outputs]
+        return _Specialisation(traced, KernelCall(self.name, outputs, lambda: lowered.generated), lowered)
+
+    def _interpret(self, arrays: Mapping[str, Any], statics: dict[str, Any]) -> list[jax.Array]:
+        if any(isinstance(array, jax.core.Tracer) for array in arrays.values()):
+            raise TransformError(
+                "NPK-TR01", f"kernel {self.name}: interpret=True runs eagerly; call it outside of jax.jit."
+            )
+        specs = _specs(arrays)
+        for name, spec in specs.items():
+            self._signature.arrays[name].check_dtype(name, spec.dtype)
+        self._signature.solve_inputs({name: spec.shape for name, spec in specs.items()})
+        results = language.interpret(self._function, [np.asarray(array) for array in arrays.values()], statics)
+        return [jnp.asarray(result) for result in results]
+
+
+def npu_kernel(function: Callable[..., Any]) -> Kernel:
+    """Makes a kernel of a function whose positional parameters are annotated arrays.
+
+    Positional parameters are arrays, annotated as ``Float[nl.Tensor, "rows dim"]`` or ``nl.Tensor``; parameters after
+    a ``*`` are static Python values. Names of dimensions are checked at each call.
+
+    Raises:
+        SignatureError: NPK-SG01, when the signature cannot be understood.
+    """
+    if not inspect.isfunction(function):
+        raise SignatureError("NPK-SG01", f"npu_kernel takes a Python function, not {function!r}.")
+    return Kernel(function, sys._getframe(1).f_locals)
+
+
+def _as_array(kernel: str, name: str, value: Any) -> Any:
+    if isinstance(value, (jax.Array, jax.ShapeDtypeStruct)):
+        return value
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError, OverflowError):
+        raise SignatureError(
+            "NPK-SG02", f"kernel {kernel}: `{name}` must be an array, not {type(value).__name__}."
+        ) from None
+
+
+def _check_static(kernel: str, name: str, value: Any) -> None:
+    if isinstance(value, (jax.Array, np.ndarray)):
+        raise SignatureError(
+            "NPK-SG02",
+            f"kernel {kernel}: `{name}` is static, so it must be a Python value that is known while tracing, not an "
+            "array; inside jax.jit, name it in static_argnames.",
+        )
+    try:
+        hash(value)
+    except TypeError:
+        raise SignatureError(
+            "NPK-SG02", f"kernel {kernel}: `{name}` is static, so it must be hashable, not {type(value).__name__}."
+        ) from None
+
+
+def _specs(arrays: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+    return {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in arrays.items()}
+
+
+def _struct(value: ir.Value) -> jax.ShapeDtypeStruct:
+    assert isinstance(value.type, ir.TensorType)
+    return jax.ShapeDtypeStruct(value.type.shape, value.type.dtype.numpy)
+
+
+def _run(call: KernelCall, arrays: list[Any], *, checked: bool) -> list[jax.Array]:
+    results = call.bind(*arrays, checked=checked)
+    if checked and not any(isinstance(value, jax.core.Tracer) for value in (*arrays, *results)):
+        try:
+            jax.block_until_ready(results)
+        except jax.errors.JaxRuntimeError as error:
+            raise _fault_of(error) from None
+    return results
+
+
+def _fault_of(error: Exception) -> Exception:
+    """The fault that an eager call met, as an error of ours; the same error when it is none of ours."""
+    fault = fault_in(str(error))
+    if fault is None:
+        return error
+    sentence = fault.message.removeprefix(f"{fault.code}: ")
+    return KernelFault(fault.code, sentence, location=fault.python_location or None)
+
+
+def _packed(results: list[jax.Array]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _at_caller(error: NpuKernelsError) -> NpuKernelsError:
+    """Names the line of the call when the error does not name a better one."""
+    if error.location is not None or not isinstance(error, (SignatureError, TransformError)):
+        return error
+    return type(error)(error.code, error.message, location=caller_location())

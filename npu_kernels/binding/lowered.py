@@ -1,0 +1,45 @@
+"""The stages of a kernel for one set of shapes, made when they are asked for."""
+
+from __future__ import annotations
+
+import functools
+
+from npu_kernels import codegen, ir, lowering, toolchain
+from npu_kernels.ir import device
+from npu_kernels.toolchain import Artifact
+
+from .report import Report, report_of
+
+
+class Lowered:
+    """What :meth:`Kernel.lower` returns.
+
+    Attributes:
+        ir: the traced kernel; ``print`` shows it.
+    """
+
+    def __init__(self, traced: ir.Kernel) -> None:
+        self.ir = traced
+
+    @functools.cached_property
+    def program(self) -> device.Program:
+        """The kernel in terms of the device: queues, buffers, instructions, cores."""
+        return lowering.lower(self.ir)
+
+    @functools.cached_property
+    def generated(self) -> device.KernelSource:
+        """The Ascend C source with what a launch needs."""
+        return codegen.generate(self.program)
+
+    @property
+    def source(self) -> str:
+        """The Ascend C source."""
+        return self.generated.text
+
+    def report(self) -> Report:
+        """Buffers on chip by memory and bytes, blocks, and how the work is shared out over the cores."""
+        return report_of(self.program)
+
+    def build(self, *, checked: bool = False) -> Artifact:
+        """Compiles the source for the twin, or finds it in the cache."""
+        return toolchain.build(self.generated, checked=checked)

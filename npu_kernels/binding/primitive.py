@@ -1,0 +1,152 @@
+"""The JAX primitive through which every kernel is called, and its rules."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol
+
+import jax
+import jax.ffi
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from npu_kernels import toolchain
+from npu_kernels.errors import TransformError
+from npu_kernels.toolchain import Artifact, Source
+
+from .registration import TARGET, ensure_registered
+
+
+class KernelSource(Source, Protocol):
+    """A generated kernel with what a launch needs; ``ir.device.KernelSource`` is one.
+
+    Attributes:
+        blocks: how many blocks to launch.
+        workspace_bytes: global memory that the launch lends to the kernel.
+        tiling: read-only data passed as the last argument.
+    """
+
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+    @property
+    def tiling(self) -> bytes: ...
+
+
+class KernelCall:
+    """A kernel specialised to shapes, dtypes and static arguments: the parameter of the primitive.
+
+    Two calls are equal when they are the same object, so a :class:`Kernel` keeps one per specialisation.
+
+    Args:
+        name: the kernel's name in jaxprs, counts and reports.
+        outputs: shapes and dtypes of the results.
+        generate: makes the source; called once, when it is first needed.
+    """
+
+    def __init__(
+        self, name: str, outputs: Sequence[jax.ShapeDtypeStruct], generate: Callable[[], KernelSource]
+    ) -> None:
+        self.name = name
+        self.outputs = tuple(outputs)
+        self._generate = generate
+        self._lock = threading.RLock()
+        self._source: KernelSource | None = None
+        self._eager: dict[bool, Callable[..., list[jax.Array]]] = {}
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def source(self) -> KernelSource:
+        with self._lock:
+            if self._source is None:
+                self._source = self._generate()
+            return self._source
+
+    def build(self, *, checked: bool) -> Artifact:
+        return toolchain.build(self.source, checked=checked)
+
+    def bind(self, *arrays: Any, checked: bool) -> list[jax.Array]:
+        """Calls the kernel, or records the call when ``arrays`` are traced."""
+        results: list[jax.Array] = npu_kernel_call_p.bind(*arrays, kernel=self, checked=checked)
+        return results
+
+    def compiled(self, *, checked: bool) -> Callable[..., list[jax.Array]]:
+        """The call compiled on its own, for arrays that are there."""
+        with self._lock:
+            if checked not in self._eager:
+
+                def call(*arrays: Any) -> list[jax.Array]:
+                    return self.bind(*arrays, checked=checked)
+
+                call.__name__ = self.name
+                self._eager[checked] = jax.jit(call)
+            return self._eager[checked]
+
+
+npu_kernel_call_p = Primitive("npu_kernel_call")
+npu_kernel_call_p.multiple_results = True
+
+
+def _evaluate(*arrays: Any, kernel: KernelCall, checked: bool) -> list[jax.Array]:
+    return kernel.compiled(checked=checked)(*arrays)
+
+
+def _abstract(*avals: Any, kernel: KernelCall, checked: bool) -> list[Any]:
+    return [jax.core.ShapedArray(out.shape, out.dtype) for out in kernel.outputs]
+
+
+def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> Any:
+    ensure_registered()
+    artifact = kernel.build(checked=checked)
+    source = kernel.source
+    return jax.ffi.ffi_lowering(TARGET)(
+        ctx,
+        *operands,
+        hash=artifact.hash,
+        name=kernel.name,
+        blocks=source.blocks,
+        workspace_bytes=source.workspace_bytes,
+        tiling=source.tiling.hex(),
+    )
+
+
+def _lower_elsewhere(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> NoReturn:
+    platforms = ctx.module_context.platforms
+    raise TransformError(
+        "NPK-PL01",
+        f"kernel {kernel.name} runs on JAX's cpu platform (through the twin), but it is being compiled for "
+        f"{', '.join(platforms)}. Set JAX_PLATFORMS=cpu, or move its arguments to jax.devices('cpu')[0].",
+    )
+
+
+def _differentiate(primals: Any, tangents: Any, *, kernel: KernelCall, checked: bool) -> NoReturn:
+    raise TransformError(
+        "NPK-TR01",
+        f"kernel {kernel.name} has no derivative rule; wrap the call in jax.custom_vjp and give it one, "
+        "or differentiate the plain JAX function instead.",
+    )
+
+
+def _transpose(cotangents: Any, *primals: Any, kernel: KernelCall, checked: bool) -> NoReturn:
+    _differentiate(primals, cotangents, kernel=kernel, checked=checked)
+
+
+def _batch(arrays: Any, axes: Any, *, kernel: KernelCall, checked: bool) -> NoReturn:
+    raise TransformError(
+        "NPK-TR01",
+        f"kernel {kernel.name} has no batching rule; give it the batch as a dimension of its own, or replace jax.vmap "
+        "by jax.lax.map.",
+    )
+
+
+npu_kernel_call_p.def_impl(_evaluate)
+npu_kernel_call_p.def_abstract_eval(_abstract)
+mlir.register_lowering(npu_kernel_call_p, _lower, platform="cpu")
+mlir.register_lowering(npu_kernel_call_p, _lower_elsewhere)
+ad.primitive_jvps[npu_kernel_call_p] = _differentiate
+ad.primitive_transposes[npu_kernel_call_p] = _transpose
+batching.primitive_batchers[npu_kernel_call_p] = _batch
