@@ -1,0 +1,108 @@
+"""Flash attention in the tile language: online softmax over blocks of keys (https://arxiv.org/abs/2205.14135,
+algorithm 1; https://arxiv.org/abs/2307.08691 for the order of the loops)."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int32
+
+import npu_kernels.language as nl
+from npu_kernels.binding import npu_kernel
+
+#: Smallest float32: a running maximum that no finite score lies below, and whose distance to itself is 0, which
+#: -inf's is not.
+_LOWEST = -3.4028234663852886e38
+
+
+@npu_kernel
+def flash_attention(
+    query: Float[nl.Tensor, "b t kv*g h"],
+    key: Float[nl.Tensor, "b s kv h"],
+    value: Float[nl.Tensor, "b s kv h"],
+    mask: Bool[nl.Tensor, "mb mn mt ms"],
+    query_lengths: Int32[nl.Tensor, "lq"],
+    key_lengths: Int32[nl.Tensor, "lk"],
+    *,
+    scale: float,
+    mask_value: float,
+    masked: bool,
+    causal: bool,
+    query_padded: bool,
+    key_padded: bool,
+    block_queries: int,
+    block_keys: int,
+) -> Float[nl.Tensor, "b t kv*g h"]:
+    """One block of queries of one head at a time, against one block of keys after the other.
+
+    ``mask``, ``query_lengths`` and ``key_lengths`` are read only when ``masked``, ``query_padded``, ``key_padded``.
+    An axis of ``mask`` with size 1 stands for all of its counterpart.
+
+    What a query may not see scores ``mask_value``. Under ``causal`` the blocks of keys after the last query of the
+    block would score nothing else, so they are not multiplied: all their keys have one weight per query (1 when the
+    query sees nothing at all, else 0), which :func:`_unseen` accounts for.
+    """
+    batch, queries, heads, dim = query.shape
+    keys, groups = key.shape[1], heads // key.shape[2]
+    out = nl.output(query.shape, query.dtype)
+    for b in nl.parallel(batch):
+        for n in nl.parallel(heads):
+            for t in nl.parallel(queries, step=block_queries):
+                q = nl.load(query[b, t : t + block_queries, n, :])
+                rows = (t + nl.arange(block_queries))[:, None]
+                top = nl.full((block_queries, 1), _LOWEST, nl.float32)
+                total = nl.zeros((block_queries, 1), nl.float32)
+                acc = nl.zeros((block_queries, dim), nl.float32)
+                stop = nl.minimum(t + block_queries, keys) if causal else keys
+                for s in nl.range(0, stop, step=block_keys):
+                    scores = nl.dot(q, nl.load(key[b, s : s + block_keys, n // groups, :]), transpose_b=True) * scale
+                    columns = (s + nl.arange(block_keys))[None, :]
+                    if causal:
+                        scores = nl.where(columns <= rows, scores, mask_value)
+                    if query_padded:
+                        scores = nl.where(rows < nl.load(query_lengths[b]), scores, mask_value)
+                    if key_padded:
+                        scores = nl.where(columns < nl.load(key_lengths[b]), scores, mask_value)
+                    if masked:
+                        scores = nl.where(_mask_block(mask, b, n, t, s, block_queries, block_keys), scores, mask_value)
+                    higher = nl.maximum(top, nl.max(scores, axis=1, keepdims=True))
+                    shrink = nl.exp(top - higher)
+                    weights = nl.exp(scores - higher)
+                    v = nl.load(value[b, s : s + block_keys, n // groups, :])
+                    total = total * shrink + nl.sum(weights, axis=1, keepdims=True)
+                    acc = acc * shrink + nl.dot(weights.astype(value.dtype), v)
+                    top = higher
+                if causal:
+                    start = (t + block_queries + block_keys - 1) // block_keys * block_keys
+                    values, count = _unseen(value, b, n // groups, start, block_keys)
+                    higher = nl.maximum(top, mask_value)
+                    shrink, weight = nl.exp(top - higher), nl.exp(mask_value - higher)
+                    total = total * shrink + weight * count
+                    acc = acc * shrink + weight * values
+                result = (acc / total).astype(query.dtype)
+                if query_padded:
+                    result = result * (rows < nl.load(query_lengths[b])).astype(query.dtype)
+                nl.store(out[b, t : t + block_queries, n, :], result)
+    return out
+
+
+def _mask_block(mask, b, n, t, s, block_queries, block_keys):
+    """The block's part of ``mask``; axes of size 1 keep that size."""
+    b, n = (0 if mask.shape[0] == 1 else b), (0 if mask.shape[1] == 1 else n)
+    rows = slice(0, 1) if mask.shape[2] == 1 else slice(t, t + block_queries)
+    columns = slice(0, 1) if mask.shape[3] == 1 else slice(s, s + block_keys)
+    return nl.load(mask[b, n, rows, columns])
+
+
+@nl.function
+def _unseen(value, b, head, start, block_keys):
+    """Sum of the values from ``start`` on, ``[1, dim]``, and how many they are, ``[1, 1]``; both float32.
+
+    The sum is read even where its weight is 0, because a NaN or an infinity among the values reaches every query of
+    a softmax that is not skipped: ``0 · NaN`` is NaN.
+    """
+    values = nl.zeros((1, value.shape[3]), nl.float32)
+    count = nl.zeros((1, 1), nl.float32)
+    for s in nl.range(start, value.shape[1], step=block_keys):
+        v = nl.load(value[b, s : s + block_keys, head, :]).astype(nl.float32)
+        values = values + nl.sum(v, axis=0, keepdims=True)
+        count = count + nl.sum(v[:, :1] * 0.0 + 1.0, axis=0, keepdims=True)
+    return values, count

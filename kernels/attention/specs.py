@@ -1,0 +1,112 @@
+"""Attention's tiling, the shapes real models give it, and how far its results may be off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..library import Example, Float64
+from .reference import scores_reference
+
+#: Bytes of the on-chip memories that one block must fit, with half of L0A and L0B left for double buffering.
+L0_BYTES, L0C_BYTES, UB_BYTES = 32 * 1024, 128 * 1024, 176 * 1024
+LARGEST_BLOCK, SMALLEST_BLOCK = 128, 16
+
+
+def block_sizes(queries: int, keys: int, dim: int, itemsize: int) -> tuple[int, int]:
+    """Queries and keys of one block: the largest powers of two, at most 128, that fit on chip and are not wasted.
+
+    A query block ``[bq, dim]`` goes to L0A, a key or value block to L0B, scores ``[bq, bk]`` and products ``[bq, dim]``
+    to L0C, all padded to fractals of 16. Each of the two vector cores holds half of the queries: about five float32
+    tiles as large as the scores, and three as large as the result.
+    """
+    width = _padded(dim)
+
+    def fits(block_queries: int, block_keys: int) -> bool:
+        per_core = -(-block_queries // 2)
+        vector = 4 * per_core * (5 * max(block_keys, 8) + 3 * width)
+        return (
+            max(block_queries, block_keys) * width * itemsize <= L0_BYTES
+            and 4 * block_queries * max(block_keys, width) <= L0C_BYTES
+            and vector <= UB_BYTES
+        )
+
+    block_queries, block_keys = _enough(queries), _enough(keys)
+    while not fits(block_queries, block_keys) and max(block_queries, block_keys) > SMALLEST_BLOCK:
+        if block_keys >= block_queries:
+            block_keys //= 2
+        else:
+            block_queries //= 2
+    return block_queries, block_keys
+
+
+def _padded(size: int) -> int:
+    return -(-size // 16) * 16
+
+
+def _enough(length: int) -> int:
+    """The smallest block that holds ``length``, within the limits."""
+    return min(LARGEST_BLOCK, max(SMALLEST_BLOCK, 1 << (length - 1).bit_length()))
+
+
+def _self_attention(batch: int, length: int, heads: int, kv_heads: int, dim: int) -> Mapping[str, tuple[int, ...]]:
+    read = (batch, length, kv_heads, dim)
+    return {"query": (batch, length, heads, dim), "key": read, "value": read}
+
+
+EXAMPLES = (
+    Example("SmolLM2-135M", _self_attention(1, 64, 9, 3, 64), keywords={"is_causal": True}),
+    Example("Llama-3-8B", _self_attention(1, 128, 32, 8, 128), "bfloat16", {"is_causal": True}),
+    Example("Gemma-2-2B", _self_attention(1, 128, 8, 4, 256), "bfloat16", {"is_causal": True}),
+    Example("Qwen2-0.5B", _self_attention(1, 128, 14, 2, 64), "bfloat16", {"is_causal": True}),
+    Example("BERT-base", _self_attention(2, 128, 12, 12, 64)),
+    Example("ViT-B/16", _self_attention(1, 197, 12, 12, 64)),
+)
+
+
+def tolerance(dtype: str, arguments: Mapping[str, Any], expected: Float64) -> Float64:
+    """Largest error allowed per element.
+
+    A score is a float32 sum of ``H`` products, scaled: its error is bounded by some units of the sum of absolute
+    products, taken as ``d = 4 u scale |Q| |K|ᵀ`` and per row. That moves the row's softmax by at most
+    ``expm1(2d) Σ p (1 - p)`` (nothing where one weight is 1), and the values are averaged with it. Summing the
+    weighted values adds ``√S`` units. With 16-bit inputs the weights and the result are rounded once each to that
+    dtype. All of it is relative to the largest finite value that the head sees.
+    """
+    query, key, value = (_finite(_batched(arguments[name])) for name in ("query", "key", "value"))
+    scale = arguments.get("scale")
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else abs(float(scale))
+    single = _UNIT["float32"]
+    drift = 4 * single * factor * np.max(scores_reference(query, key, scale=1.0), -1)
+    options = {name: arguments[name] for name in _SCORE_OPTIONS if name in arguments}
+    scores = scores_reference(arguments["query"], arguments["key"], **options)
+    with np.errstate(all="ignore"):
+        weights = np.exp(scores - np.max(scores, -1, keepdims=True))
+        weights /= np.sum(weights, -1, keepdims=True)
+        softmax = np.expm1(np.minimum(2 * drift, 600.0)) * np.sum(weights * (1.0 - weights), -1)
+    softmax = np.where(np.isfinite(softmax), softmax, 0.0)
+    summing = single * (8 + math.sqrt(key.shape[1]))
+    rounding = 0.0 if dtype == "float32" else 2.5 * _UNIT[dtype]
+    largest = np.repeat(np.max(value, axis=(1, 3)), query.shape[2] // key.shape[2], axis=1)
+    per_row = np.minimum(softmax + summing + rounding, 2.0) * largest[:, :, None]
+    allowed = np.swapaxes(per_row, 1, 2)[..., None] + _TINY[dtype]
+    return np.broadcast_to(allowed, query.shape).reshape(expected.shape)
+
+
+_SCORE_OPTIONS = ("mask", "scale", "is_causal", "query_seq_lengths", "key_value_seq_lengths", "mask_value")
+_UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+#: Smallest steps: below them a 16-bit weight or result is rounded absolutely, not relatively.
+_TINY = {"float32": 2.0**-140, "float16": 2.0**-22, "bfloat16": 2.0**-130}
+
+
+def _batched(array: Any) -> Float64:
+    wide: Float64 = np.asarray(array).astype(np.float64)
+    return wide[None] if wide.ndim == 3 else wide
+
+
+def _finite(array: Float64) -> Float64:
+    """Magnitudes, with 0 for what has none."""
+    return np.abs(np.where(np.isfinite(array), array, 0.0))

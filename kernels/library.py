@@ -1,0 +1,97 @@
+"""What every library kernel brings along: how a call is prepared, and what the conformance suite and the CLI show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_kernels.binding import Kernel
+
+Array = Any  # a jax.Array, a tracer or a NumPy array
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel call, prepared from the arguments of a library function.
+
+    Attributes:
+        kernel: the kernel to call.
+        arrays: its positional arguments, laid out as its signature says.
+        statics: its keyword arguments.
+        finish: turns the kernel's result into the function's result (a reshape).
+    """
+
+    kernel: Kernel
+    arrays: tuple[Array, ...]
+    statics: Mapping[str, Any]
+    finish: Callable[[Array], Array]
+
+    def __call__(self, *, interpret: bool = False) -> Array:
+        """Runs the kernel; with ``interpret`` its body runs eagerly on NumPy."""
+        return self.finish(self.kernel(*self.arrays, interpret=interpret, **self.statics))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a library function for the conformance suite.
+
+    Attributes:
+        name: what is special about it; names the test.
+        arguments: makes the array arguments by name from a seeded generator, in float64, bool or int32; the suite
+            casts the floating ones to the dtype under test.
+        keywords: the other arguments.
+        dtypes: dtypes under test.
+    """
+
+    name: str
+    arguments: Callable[[np.random.Generator], Mapping[str, Any]]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Example:
+    """Shapes of a real model, for ``npu-kernels list`` and ``show``.
+
+    Attributes:
+        model: where the shapes are met.
+        shapes: shapes of the array arguments by name.
+        dtype: element type of the arrays.
+        keywords: the other arguments.
+    """
+
+    model: str
+    shapes: Mapping[str, tuple[int, ...]]
+    dtype: str = "float32"
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A library operation.
+
+    Attributes:
+        name: as in ``npu_kernels.kernels.<name>`` and on the command line.
+        summary: one line.
+        function: the public function.
+        prepare: the same arguments give the :class:`Launch`.
+        reference: the same arguments as NumPy arrays give the result in float64.
+        tolerance: ``(dtype name, all arguments by name, result of the reference)`` gives the largest error allowed per
+            element; each operation documents why.
+        examples: shapes of real models.
+        cases: what the conformance suite runs.
+    """
+
+    name: str
+    summary: str
+    function: Callable[..., Array]
+    prepare: Callable[..., Launch]
+    reference: Callable[..., Float64]
+    tolerance: Callable[[str, Mapping[str, Any], Float64], Float64]
+    examples: tuple[Example, ...]
+    cases: tuple[Case, ...]
