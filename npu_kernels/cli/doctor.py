@@ -14,7 +14,6 @@ from typing import Literal
 
 from npu_kernels import knobs
 from npu_kernels.errors import NpuKernelsError
-from npu_kernels.toolchain import cache_directory, find_compiler
 
 _OLDEST_PYTHON = (3, 11)
 _OLDEST_JAX = (0, 10, 2)
@@ -36,12 +35,14 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Looks at everything a kernel needs on this machine. Never raises: what goes wrong becomes a finding."""
+    """Looks at everything a kernel needs on this machine. What goes wrong becomes a finding."""
     for subject, check in _CHECKS.items():
         try:
             yield check(subject)
         except NpuKernelsError as error:
             yield Finding(subject, "bad", str(error))
+        except ImportError as error:
+            yield Finding(subject, "bad", f"cannot be looked at ({error}): reinstall npu-kernels")
 
 
 def _python(subject: str) -> Finding:
@@ -71,8 +72,11 @@ def _runtime(subject: str) -> Finding:
     return Finding(subject, "ok", f"launch ABI {native.ABI_VERSION}")
 
 
+# The toolchain loads the native library; the report must come out without it too.
+
+
 def _compiler(subject: str) -> Finding:
-    compiler = find_compiler()
+    compiler = importlib.import_module("npu_kernels.toolchain").find_compiler()
     return Finding(subject, "ok", f"{compiler.argv[0]}, {compiler.version}")
 
 
@@ -95,7 +99,7 @@ def _devices(subject: str) -> Finding:
 
 
 def _cache(subject: str) -> Finding:
-    folder = cache_directory()
+    folder: Path = importlib.import_module("npu_kernels.toolchain").cache_directory()
     files = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     return Finding(subject, "ok", f"{folder}, {len(files)} files, {sum(files) / 2**20:.0f} MiB")
 

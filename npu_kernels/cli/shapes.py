@@ -36,23 +36,31 @@ def parse_shape(text: str) -> tuple[str | None, jax.ShapeDtypeStruct]:
     return match["name"], jax.ShapeDtypeStruct(sizes, dtype)
 
 
-def arrange(texts: Sequence[str], parameters: Sequence[str]) -> list[jax.ShapeDtypeStruct]:
-    """The shapes in the order of a kernel's tensor parameters; unnamed ones fill the parameters from the left.
+def arrange(
+    texts: Sequence[str], parameters: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shapes by parameter, in the parameters' order; unnamed ones fill the parameters from the left.
+
+    Args:
+        texts: one shape each.
+        parameters: names of the tensors by position.
+        optional: names that may be left out, of these or of others that can only be given by name.
 
     Raises:
         CommandError: NPK-CL01, when a parameter has no shape, two, or is unknown.
     """
     given: dict[str, jax.ShapeDtypeStruct] = {}
+    known = [*parameters, *(name for name in optional if name not in parameters)]
     for text in texts:
         name, shape = parse_shape(text)
         if name is None:
             name = next((parameter for parameter in parameters if parameter not in given), None)
-        if name is None or name not in parameters or name in given:
+        if name is None or name not in known or name in given:
             raise CommandError(
-                "NPK-CL01", f"--shape {text!r} fits no tensor: the kernel takes one each of {', '.join(parameters)}."
+                "NPK-CL01", f"--shape {text!r} fits no tensor: the kernel takes one each of {', '.join(known)}."
             )
         given[name] = shape
-    missing = [parameter for parameter in parameters if parameter not in given]
+    missing = [parameter for parameter in parameters if parameter not in given and parameter not in optional]
     if missing:
         raise CommandError("NPK-CL01", f"no shape for {', '.join(missing)}: add --shape {missing[0]}=SIZExSIZE:DTYPE.")
-    return [given[parameter] for parameter in parameters]
+    return {name: given[name] for name in known if name in given}

@@ -1,0 +1,117 @@
+"""Finds a kernel by its name on the command line and specialises it to shapes."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from npu_kernels.binding import Kernel, Lowered
+from npu_kernels.errors import CommandError
+from npu_kernels.kernels import Example, Launch, Operation, catalogue
+
+from .shapes import arrange
+
+
+def specialise(name: str, shapes: Sequence[str], settings: Sequence[str]) -> Lowered:
+    """The stages of a kernel, for the shapes and keyword arguments of the command line.
+
+    Args:
+        name: an operation of the library, ``module:name`` or ``file.py:name`` of a kernel.
+        shapes: as `shapes.parse_shape` reads them; none takes the first example of a library operation.
+        settings: ``NAME=VALUE`` with a Python literal or a word.
+
+    Raises:
+        CommandError: NPK-CL01, when there is no such kernel or the shapes do not fit its tensors.
+    """
+    keywords = dict(map(parse_setting, settings))
+    if ":" not in name:
+        return _of_operation(find_operation(name), shapes, keywords)
+    kernel = load_object(name)
+    if not isinstance(kernel, Kernel):
+        raise CommandError("NPK-CL01", f"{name} is a {type(kernel).__name__}, not a kernel made by @npu_kernel.")
+    arrays = arrange(shapes, _positional(kernel))
+    return kernel.lower(*arrays.values(), **keywords)
+
+
+def find_operation(name: str) -> Operation:
+    """An operation of the library; raises NPK-CL01 with the names there are."""
+    operations = catalogue()
+    if name not in operations:
+        raise CommandError(
+            "NPK-CL01",
+            f"there is no kernel {name!r}: take one of {', '.join(operations)}, or write module:name or file.py:name.",
+        )
+    return operations[name]
+
+
+def example_shapes(operation: Operation, example: Example) -> list[str]:
+    """An example's shapes in the notation of ``--shape``."""
+    names = _positional(operation.function)
+    sizes = ["x".join(map(str, shape)) for shape in example.shapes]
+    return [f"{name}={size}:{example.dtype}" for name, size in zip(names, sizes, strict=False)]
+
+
+def load_object(name: str) -> Any:
+    """What ``module:name`` or ``file.py:name`` names; raises NPK-CL01 when it is not there."""
+    module_name, _, attribute = name.rpartition(":")
+    try:
+        module = _load_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
+    except (ImportError, FileNotFoundError) as error:
+        raise CommandError("NPK-CL01", f"{module_name!r} cannot be imported: {error}.") from error
+    if not hasattr(module, attribute):
+        raise CommandError("NPK-CL01", f"{module_name} has no {attribute!r}.")
+    return getattr(module, attribute)
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """``NAME=VALUE``: a Python literal, or else the word itself."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise CommandError("NPK-CL01", f"--set {text!r} cannot be read: write NAME=VALUE, for example eps=1e-5.")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def _of_operation(operation: Operation, shapes: Sequence[str], keywords: Mapping[str, Any]) -> Lowered:
+    example = operation.examples[0]
+    texts = shapes or example_shapes(operation, example)
+    arrays = arrange(texts, _positional(operation.function), _optional(operation.function))
+    launches: list[Launch] = []
+
+    def trace(arrays: dict[str, jax.Array]) -> None:
+        launches.append(operation.prepare(**arrays, **{**example.keywords, **keywords}))
+
+    jax.eval_shape(trace, arrays)
+    (launch,) = launches
+    specs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in launch.arrays]
+    return launch.kernel.lower(*specs, **launch.statics)
+
+
+def _positional(function: Any) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
+
+
+def _optional(function: Any) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if one.default is None]
+
+
+def _load_file(path: str) -> Any:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
