@@ -22,7 +22,7 @@ out = Console(soft_wrap=True)
 _MARKS = {"ok": "[green]ok[/]", "absent": "[yellow]--[/]", "bad": "[red]no[/]"}
 
 
-class View(str, enum.Enum):
+class View(enum.StrEnum):
     """What `show` prints of a kernel."""
 
     source = "source"
@@ -36,7 +36,7 @@ Shapes = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="NAME=VALUE of an argument that is not an array, for example eps=1e-5."),
+    typer.Option("--set", help="NAME=VALUE of a keyword argument, for example eps=1e-5."),
 ]
 
 
@@ -114,6 +114,13 @@ def export(
 
     for file in export_operator(kernel, folder):
         out.print(str(file), markup=False, highlight=False)
+
+
+def _print_source(text: str) -> None:
+    if out.is_terminal:
+        out.print(Syntax(text, "cpp", background_color="default"))
+    else:
+        sys.stdout.write(text)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def test_shapes_without_names_fill_from_the_left() -> None:
 
 @pytest.mark.parametrize("texts", [["x=2x8", "bias=8"], ["x=2x8", "x=8"], ["2x8", "8", "8"]])
 def test_a_shape_that_fits_no_tensor_is_refused(texts: list[str]) -> None:
-    with pytest.raises(CommandError, match="NPK-CL01.*x, weight"):
+    with pytest.raises(CommandError, match=r"NPK-CL01.*x, weight"):
         arrange(texts, ["x", "weight"])
 
 
