@@ -65,7 +65,7 @@ test-weights: $(VENV)/wheel $(VENV)/weights ## the real SmolLM2: logits, tokens,
 	$(PYTEST) tests/examples -m weights
 
 bench: $(VENV)/wheel $(VENV)/weights ## the benchmark table; writes build/benchmarks.json
-	@cd benchmarks && $(BIN)/python -P . --json $(CURDIR)/build/benchmarks.json
+	$(BIN)/python benchmarks --json build/benchmarks.json
 
 wheel: $(WHEELS)/built ## build the wheel
 	@ls $(WHEELS)/*.whl

@@ -19,9 +19,7 @@ FUNCTIONS = {"ours": attention, "xla": jax.nn.dot_product_attention}
 
 def peak_bytes(which: str, length: int) -> int:
     """Measures in a child, whose allocator has no earlier peak to hide in."""
-    result = subprocess.run(
-        [sys.executable, __file__, which, str(length)], capture_output=True, text=True, check=True
-    )
+    result = subprocess.run([sys.executable, __file__, which, str(length)], capture_output=True, text=True, check=True)
     return int(json.loads(result.stdout.splitlines()[-1]))
 
 

@@ -49,11 +49,22 @@ class Layer(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Params:
-    """What `forward` needs; for `forward_scan`, `layers` is one `Layer` of stacked arrays."""
+    """What `forward` needs."""
 
     embedding: jax.Array  # [V, D], also the output projection
-    layers: tuple[Layer, ...] | Layer
+    layers: tuple[Layer, ...]
     norm: jax.Array  # [D]
+    config: Config = dataclasses.field(metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StackedParams:
+    """What `forward_scan` needs: as `Params`, but one `Layer` whose arrays have the layers as their first axis."""
+
+    embedding: jax.Array
+    layers: Layer
+    norm: jax.Array
     config: Config = dataclasses.field(metadata={"static": True})
 
 
@@ -103,14 +114,16 @@ def forward(params: Params, tokens: jax.Array) -> jax.Array:
     return rms_norm(x, params.norm, params.config.norm_eps) @ params.embedding.T
 
 
-def forward_scan(params: Params, tokens: jax.Array) -> jax.Array:
-    """As `forward`, one `lax.scan` over the layers of `stack_layers(params)`."""
-    x = params.embedding[tokens]
-    x, _ = jax.lax.scan(lambda x, layer: (decoder_layer(params.config, layer, x), None), x, params.layers)
+def forward_scan(params: StackedParams, tokens: jax.Array) -> jax.Array:
+    """As `forward`, in one `lax.scan` over the layers."""
+
+    def step(x: jax.Array, layer: Layer) -> tuple[jax.Array, None]:
+        return decoder_layer(params.config, layer, x), None
+
+    x, _ = jax.lax.scan(step, params.embedding[tokens], params.layers)
     return rms_norm(x, params.norm, params.config.norm_eps) @ params.embedding.T
 
 
-def stack_layers(params: Params) -> Params:
-    """The same parameters with each layer array stacked along a new first axis."""
-    stacked: Layer = jax.tree.map(lambda *arrays: jnp.stack(arrays), *params.layers)
-    return dataclasses.replace(params, layers=stacked)
+def stack_layers(params: Params) -> StackedParams:
+    layers: Layer = jax.tree.map(lambda *arrays: jnp.stack(arrays), *params.layers)
+    return StackedParams(params.embedding, layers, params.norm, params.config)

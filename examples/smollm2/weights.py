@@ -41,7 +41,8 @@ def read_config(path: Path) -> Config:
     fields = open_gguf(path).fields
 
     def value(key: str) -> int | float:
-        return fields[f"llama.{key}"].contents()
+        number: int | float = fields[f"llama.{key}"].contents()
+        return number
 
     return Config(
         layers=int(value("block_count")),

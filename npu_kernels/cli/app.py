@@ -57,7 +57,9 @@ def doctor() -> None:
 @app.command("list")
 def list_kernels() -> None:
     """The kernels of the library, with shapes that real models give them."""
-    from .library import catalogue, example_shapes
+    from npu_kernels.kernels import catalogue
+
+    from .library import example_shapes
 
     table = Table("kernel", "what it does", "for example")
     for operation in catalogue().values():

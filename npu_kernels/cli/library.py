@@ -94,7 +94,8 @@ def _of_operation(operation: Operation, shapes: Sequence[str], keywords: Mapping
     jax.eval_shape(trace, arrays)
     (launch,) = launches
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in launch.arrays]
-    return launch.kernel.lower(*specs, **launch.statics)
+    lowered: Lowered = launch.kernel.lower(*specs, **launch.statics)
+    return lowered
 
 
 def _positional(function: Any) -> list[str]:

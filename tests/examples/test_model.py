@@ -88,15 +88,12 @@ def test_queries_and_keys_leave_the_order_of_gguf(path: Path, small: Params, sma
     angle = np.arange(9)[:, None] * 1e5 ** (-np.arange(32) / 32)
     first = pairs[..., 0] * np.cos(angle) - pairs[..., 1] * np.sin(angle)
     second = pairs[..., 1] * np.cos(angle) + pairs[..., 0] * np.sin(angle)
-    layers = small.layers
-    assert isinstance(layers, tuple)
-    head = jnp.asarray(x @ np.asarray(layers[0].key)[:, :64])[None, :, None, :]
+    head = jnp.asarray(x @ np.asarray(small.layers[0].key)[:, :64])[None, :, None, :]
     np.testing.assert_allclose(rope(head, 1e5)[0, :, 0], np.concatenate([first, second], axis=-1), rtol=1e-4, atol=1e-4)
 
 
 def test_a_smaller_config_takes_the_leading_corner(path: Path, small: Params, small_config: Config) -> None:
     smaller = load_params(path, dataclasses.replace(small_config, layers=1, ffn=128, vocab=100))
-    assert isinstance(smaller.layers, tuple) and isinstance(small.layers, tuple)
     np.testing.assert_array_equal(smaller.embedding, small.embedding[:100])
     np.testing.assert_array_equal(smaller.layers[0].gate, small.layers[0].gate[:, :128])
     np.testing.assert_array_equal(smaller.layers[0].down, small.layers[0].down[:128])
