@@ -113,6 +113,10 @@ def is_literal(atom: Any) -> bool:
     return isinstance(atom, jex_core.Literal)
 
 
+def make_literal(value: Any, aval: Any) -> Any:
+    return jex_core.Literal(value, aval)
+
+
 def is_dropped(variable: Any) -> bool:
     return isinstance(variable, jex_core.DropVar)
 
