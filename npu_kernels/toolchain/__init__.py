@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .artifacts import Artifact
-from .build import Source, artifact_key, build
+from .builder import Source, artifact_key, build
 from .cachedir import cache_directory
 from .compiler import HostCompiler, find_compiler
 from .headers import include_directory

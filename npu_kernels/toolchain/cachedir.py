@@ -25,7 +25,8 @@ def cache_directory() -> Path:
     path = Path(setting) if setting is not None else platformdirs.user_cache_path("npu-kernels", appauthor=False)
     path = path.expanduser().absolute()
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (*reversed(path.parents), path):
+            folder.mkdir(mode=0o700, exist_ok=True)
         path = path.resolve(strict=True)
     except OSError as error:
         raise CacheError(

@@ -52,7 +52,8 @@ def find_compiler() -> HostCompiler:
         ToolchainError: NPK-TC01 when there is none, NPK-TC03 when it is neither GCC nor Clang or does not run.
     """
     argv = _command()
-    return _identified(argv, _stamp(argv))
+    stamp = _stamp(argv)
+    return _identified(argv, stamp, subdirectory("compilers") / f"{stamp}.json")
 
 
 def _command() -> tuple[str, ...]:
@@ -76,7 +77,7 @@ def _command() -> tuple[str, ...]:
 
 def _stamp(argv: tuple[str, ...]) -> str:
     """Changes when one of the programs in ``argv`` does: behind a wrapper such as ccache stands another one."""
-    parts = [*argv, os.environ.get("PATH", "")]
+    parts = [*argv]
     for word in argv:
         program = None if word.startswith("-") else shutil.which(word)
         if program is not None:
@@ -87,8 +88,7 @@ def _stamp(argv: tuple[str, ...]) -> str:
 
 
 @functools.cache
-def _identified(argv: tuple[str, ...], stamp: str) -> HostCompiler:
-    record = subdirectory("compilers") / f"{stamp}.json"
+def _identified(argv: tuple[str, ...], stamp: str, record: Path) -> HostCompiler:
     known = _read(record)
     if known is None:
         known = _ask(argv, stamp)
