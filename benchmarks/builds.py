@@ -38,8 +38,8 @@ def lowered(name: str) -> Lowered:
     """A library kernel at its first example's shapes."""
     operation = catalogue()[name]
     example = operation.examples[0]
-    arrays = [jnp.zeros(shape, example.dtype) for shape in example.shapes]
-    launch = operation.prepare(*arrays, **example.keywords)
+    arrays = {name: jnp.zeros(shape, example.dtype) for name, shape in example.shapes.items()}
+    launch = operation.prepare(**arrays, **example.keywords)
     return launch.kernel.lower(*launch.arrays, **launch.statics)
 
 

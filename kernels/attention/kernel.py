@@ -38,7 +38,7 @@ def flash_attention(
 
     What a query may not see scores ``mask_value``. Under ``causal`` the blocks of keys after the last query of the
     block would score nothing else, so they are not multiplied: all their keys have one weight per query (1 when the
-    query sees nothing at all, else 0), which :func:`_unseen` accounts for.
+    query sees nothing at all, else 0).
     """
     batch, queries, heads, dim = query.shape
     keys, groups = key.shape[1], heads // key.shape[2]
@@ -47,14 +47,15 @@ def flash_attention(
         for n in nl.parallel(heads):
             for t in nl.parallel(queries, step=block_queries):
                 q = nl.load(query[b, t : t + block_queries, n, :])
-                rows = (t + nl.arange(block_queries))[:, None]
-                top = nl.full((block_queries, 1), _LOWEST, nl.float32)
-                total = nl.zeros((block_queries, 1), nl.float32)
-                acc = nl.zeros((block_queries, dim), nl.float32)
+                rows = nl.arange(t, t + block_queries)[:, None]
+                top = nl.full((block_queries, 1), _LOWEST)
+                total = nl.zeros((block_queries, 1))
+                acc = nl.zeros((block_queries, dim))
                 stop = nl.minimum(t + block_queries, keys) if causal else keys
                 for s in nl.range(0, stop, step=block_keys):
-                    scores = nl.dot(q, nl.load(key[b, s : s + block_keys, n // groups, :]), transpose_b=True) * scale
-                    columns = (s + nl.arange(block_keys))[None, :]
+                    k = nl.load(key[b, s : s + block_keys, n // groups, :])
+                    scores = nl.dot(q, k, transpose_b=True) * scale
+                    columns = nl.arange(s, s + block_keys)[None, :]
                     if causal:
                         scores = nl.where(columns <= rows, scores, mask_value)
                     if query_padded:
@@ -71,38 +72,37 @@ def flash_attention(
                     acc = acc * shrink + nl.dot(weights.astype(value.dtype), v)
                     top = higher
                 if causal:
-                    start = (t + block_queries + block_keys - 1) // block_keys * block_keys
-                    values, count = _unseen(value, b, n // groups, start, block_keys)
+                    skipped = (t + block_queries + block_keys - 1) // block_keys * block_keys
                     higher = nl.maximum(top, mask_value)
                     shrink, weight = nl.exp(top - higher), nl.exp(mask_value - higher)
-                    total = total * shrink + weight * count
-                    acc = acc * shrink + weight * values
-                result = (acc / total).astype(query.dtype)
+                    total = total * shrink + weight * nl.maximum(keys - skipped, 0)
+                    acc = acc * shrink + weight * _sum_from(value, b, n // groups, skipped, block_keys)
+                result = acc / total
                 if query_padded:
-                    result = result * (rows < nl.load(query_lengths[b])).astype(query.dtype)
-                nl.store(out[b, t : t + block_queries, n, :], result)
+                    result = result * (rows < nl.load(query_lengths[b])).astype(nl.float32)
+                nl.store(out[b, t : t + block_queries, n, :], result.astype(query.dtype))
     return out
 
 
-def _mask_block(mask, b, n, t, s, block_queries, block_keys):
+def _mask_block(
+    mask: nl.Tensor, b: nl.Tile, n: nl.Tile, t: nl.Tile, s: nl.Tile, block_queries: int, block_keys: int
+) -> nl.Tile:
     """The block's part of ``mask``; axes of size 1 keep that size."""
-    b, n = (0 if mask.shape[0] == 1 else b), (0 if mask.shape[1] == 1 else n)
+    head = (0 if mask.shape[0] == 1 else b, 0 if mask.shape[1] == 1 else n)
     rows = slice(0, 1) if mask.shape[2] == 1 else slice(t, t + block_queries)
     columns = slice(0, 1) if mask.shape[3] == 1 else slice(s, s + block_keys)
-    return nl.load(mask[b, n, rows, columns])
+    return nl.load(mask[(*head, rows, columns)])
 
 
 @nl.function
-def _unseen(value, b, head, start, block_keys):
-    """Sum of the values from ``start`` on, ``[1, dim]``, and how many they are, ``[1, 1]``; both float32.
+def _sum_from(value: nl.Tensor, b: nl.Tile, head: nl.Tile, start: nl.Tile, block_keys: int) -> nl.Tile:
+    """Sum of a head's values from key ``start`` on: float32 ``[1, dim]``.
 
-    The sum is read even where its weight is 0, because a NaN or an infinity among the values reaches every query of
-    a softmax that is not skipped: ``0 · NaN`` is NaN.
+    It is read even where its weight is 0: a NaN or an infinity among the values reaches every query of a softmax
+    that skips nothing, since ``0 · NaN`` is NaN.
     """
-    values = nl.zeros((1, value.shape[3]), nl.float32)
-    count = nl.zeros((1, 1), nl.float32)
+    total = nl.zeros((1, value.shape[3]))
     for s in nl.range(start, value.shape[1], step=block_keys):
         v = nl.load(value[b, s : s + block_keys, head, :]).astype(nl.float32)
-        values = values + nl.sum(v, axis=0, keepdims=True)
-        count = count + nl.sum(v[:, :1] * 0.0 + 1.0, axis=0, keepdims=True)
-    return values, count
+        total = total + nl.sum(v, axis=0, keepdims=True)
+    return total

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import npu_kernels.language as nl
 from npu_kernels.errors import OperandError
 
 from ..library import Array, Launch
@@ -51,7 +52,7 @@ def prepare(x: Array, weight: Array | None = None, *, eps: float, dtype: Any = N
     dim = operand.shape[-1]
     rows = math.prod(operand.shape[:-1])
     scale = jnp.ones((dim,), jnp.float32) if weight is None else jnp.asarray(weight)
-    statics: dict[str, Any] = {"eps": float(eps), "dtype": result.name}
+    statics: dict[str, Any] = {"eps": float(eps), "dtype": getattr(nl, result.name)}
     step = block_rows(rows, dim)
     if step:
         kernel, statics["block_rows"] = rms_norm_kernel, step

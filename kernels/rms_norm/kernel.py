@@ -14,7 +14,7 @@ def rms_norm_kernel(
     weight: Float[nl.Tensor, "dim"],
     *,
     eps: float,
-    dtype: str,
+    dtype: nl.DType,
     block_rows: int,
 ) -> Float[nl.Tensor, "rows dim"]:
     """Whole rows at a time, ``block_rows`` of them; the weight stays on chip."""
@@ -35,14 +35,14 @@ def rms_norm_wide_kernel(
     weight: Float[nl.Tensor, "dim"],
     *,
     eps: float,
-    dtype: str,
+    dtype: nl.DType,
     block_columns: int,
 ) -> Float[nl.Tensor, "rows dim"]:
     """For rows that do not fit on chip: one pass sums the squares of a row, a second one scales it."""
     rows, dim = x.shape
     out = nl.output((rows, dim), dtype)
     for r in nl.parallel(rows, step=1):
-        total = nl.zeros((1, 1), nl.float32)
+        total = nl.zeros((1, 1))
         for c in nl.range(0, dim, step=block_columns):
             part = nl.load(x[r : r + 1, c : c + block_columns]).astype(nl.float32)
             total = total + nl.sum(part * part, axis=-1, keepdims=True)

@@ -63,7 +63,7 @@ def list_kernels() -> None:
 
     table = Table("kernel", "what it does", "for example")
     for operation in catalogue().values():
-        examples = [f"{one.model}: {' '.join(example_shapes(operation, one))}" for one in operation.examples]
+        examples = [f"{one.model}: {' '.join(example_shapes(one))}" for one in operation.examples]
         table.add_row(operation.name, operation.summary, "\n".join(examples))
     out.print(table)
 

@@ -52,11 +52,9 @@ def find_operation(name: str) -> Operation:
     return operations[name]
 
 
-def example_shapes(operation: Operation, example: Example) -> list[str]:
+def example_shapes(example: Example) -> list[str]:
     """An example's shapes in the notation of ``--shape``."""
-    names = _positional(operation.function)
-    sizes = ["x".join(map(str, shape)) for shape in example.shapes]
-    return [f"{name}={size}:{example.dtype}" for name, size in zip(names, sizes, strict=False)]
+    return [f"{name}={'x'.join(map(str, shape))}:{example.dtype}" for name, shape in example.shapes.items()]
 
 
 def load_object(name: str) -> Any:
@@ -84,7 +82,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 def _of_operation(operation: Operation, shapes: Sequence[str], keywords: Mapping[str, Any]) -> Lowered:
     example = operation.examples[0]
-    texts = shapes or example_shapes(operation, example)
+    texts = shapes or example_shapes(example)
     arrays = arrange(texts, _positional(operation.function), _optional(operation.function))
     launches: list[Launch] = []
 
