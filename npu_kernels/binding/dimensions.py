@@ -167,7 +167,7 @@ def _mismatch(axis: _Axis, expected: int, solved: dict[str, int], origin: dict[s
         return SignatureError(
             "NPK-SH02", f"dimension `{dimension.text}` is {expected}{source}, but {axis} has size {axis.size}"
         )
-    sizes = ", ".join(f"{f} = {solved[f]}" for f in dimension.factors)
+    sizes = ", ".join(f"{f} = {solved[f]}" for f in dimension.factors if f in solved)
     return SignatureError(
         "NPK-SH02", f"dimension `{dimension.text}` is {expected} ({sizes}), but {axis} has size {axis.size}"
     )

@@ -28,11 +28,11 @@ def ensure_registered() -> None:
 
 
 def launches() -> Counter[str]:
-    """How often each kernel of this process was launched, by name; an execution inside a loop counts each time."""
+    """How often each kernel was launched, by name: executions, so a call inside a loop counts each time."""
     counts: Counter[str] = Counter()
     for name, _, count in _native.launches():
         counts[name] += count
-    return counts
+    return +counts  # without kernels that were loaded but not launched since the last reset
 
 
 def reset_launches() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from npu_kernels import toolchain
 
 KERNELS = Path(__file__).resolve().parents[1] / "data" / "kernels"

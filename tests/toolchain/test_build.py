@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from npu_kernels import _native, toolchain
 from npu_kernels.errors import ToolchainError
 from npu_kernels.toolchain import builder

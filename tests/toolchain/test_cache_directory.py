@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from npu_kernels.errors import CacheError
 from npu_kernels.toolchain import cache_directory
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from npu_kernels import toolchain
 from npu_kernels.errors import ToolchainError
 
