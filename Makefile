@@ -56,7 +56,7 @@ types: $(VENV)/wheel | $(OUTSIDE) ## mypy on the installed package and on the ex
 	cd $(OUTSIDE) && MYPYPATH=$(CURDIR)/examples $(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p npu_kernels -p smollm2
 
 layers: $(VENV)/wheel | $(OUTSIDE) ## import-linter on the installed package
-	cd $(OUTSIDE) && $(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache
+	cd $(OUTSIDE) && $(BIN)/lint-imports $(CURDIR)/pyproject.toml --no-cache --no-logo
 
 test-jax: $(VENV)/wheel $(VENV)/weights ## the tests that reach JAX
 	$(PYTEST) $(JAX_TESTS) -m "not weights"

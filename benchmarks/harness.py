@@ -60,5 +60,5 @@ def self_check(program: Program, attempts: int = 3) -> Comparison:
             return tried[-1]
     best = min(tried, key=lambda result: abs(result.ratio - 1))
     raise RuntimeError(
-        f"a program timed against itself came out {best.ratio:.2f} times as fast: the machine is too busy to measure on"
+        f"a program took {best.ratio:.2f} times as long as itself: the machine is too busy to measure on"
     )
