@@ -66,10 +66,14 @@ typedef struct NpkCore {
     uint64_t mask[2];    // [0]: low 64 bits, or the element count in counter mode; [1]: high 64 bits
     uint32_t mask_mode;  // 0 normal, 1 counter
     uint32_t atomic_op;  // 0 none, 1 add, 2 max, 3 min
-    uint32_t atomic_type; // element type code of the atomic mode, see npk/types.h
-    uint32_t reserved;
+    float deq_scale;     // set by SetDeqScale
 
-    void* pipe;    // the live TPipe of this core
+    uint8_t* scratch;    // working memory of the host thread, for one API call at a time
+    uint64_t scratch_bytes;
+
+    void* pipe;          // the live TPipe of this core
+    uint32_t unwinding;  // 1 while a fault unwinds this core's stack
+    uint32_t reserved;
     uint8_t* workspace; // base given to SetSysWorkspace, or null
     void* runtime; // runtime's own record of the core
 } NpkCore;
@@ -95,7 +99,7 @@ typedef struct NpkAccess {
     uint32_t line;
     uint8_t pipe;   // NpkPipe
     uint8_t memory; // NpkMemory
-    uint8_t write;  // 0 read, 1 write
+    uint8_t write;  // 0 read, 1 write, 2 read that takes over whether bytes were written (see check_copy)
     uint8_t align;  // log2 of the required alignment of the start address in bytes
     const char* operand; // "dst", "src0", ...
     uint64_t address;    // host address of the first byte
@@ -126,6 +130,10 @@ typedef struct NpkHost {
     void (*check_set_flag)(uint32_t from, uint32_t to, uint32_t id, const char* file, uint32_t line);
     void (*check_wait_flag)(uint32_t from, uint32_t to, uint32_t id, const char* file, uint32_t line);
     void (*check_barrier)(uint32_t pipe);
+    // After a write: bytes of the destination count as written where those of the source do.
+    void (*check_copy)(uint32_t to_memory, uint64_t to, uint32_t from_memory, uint64_t from, uint64_t bytes);
+    // After a write: these bytes hold nothing that may be read.
+    void (*check_forget)(uint32_t memory, uint64_t address, uint64_t bytes);
     // A buffer of `bytes` at `address` comes to life or ends: contents count as never written.
     void (*check_allocate)(uint32_t memory, uint64_t address, uint64_t bytes);
     void (*check_release)(uint32_t memory, uint64_t address, uint64_t bytes);

@@ -18,9 +18,6 @@ inline NpkCore& core()
     return *host_table->current();
 }
 
-// Runs after the kernel function returned on a core.
-void finish_core();
-
 } // namespace npk
 
 #endif

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "npk/abi.h"
-#include "npk/core.h"
+#include "npk/queue.h"
 
 namespace npk {
 
@@ -33,7 +33,6 @@ constexpr std::size_t count_arguments(void (*)(Args...))
     static void npk_entry_##NAME(void* const* args)                                                           \
     {                                                                                                         \
         ::npk::call_kernel(&NAME, args, std::make_index_sequence<(NUM_ARGS)>());                              \
-        ::npk::finish_core();                                                                                 \
     }                                                                                                         \
     extern "C" __attribute__((visibility("default"))) const NpkKernelDesc* npk_kernel_desc(const NpkHost* host) \
     {                                                                                                         \

@@ -1,0 +1,310 @@
+// Compare, Compares (CompareScalar) and Select: bit masks, one bit for each element, lowest bit first.
+#ifndef NPK_COMPARE_H
+#define NPK_COMPARE_H
+
+#include "npk/vector_binary.h"
+#include "npk/vector_unary.h"
+
+namespace npk {
+
+using AscendC::CMPMODE;
+
+// Packs predicate(0) .. predicate(count - 1) into bytes; count is a multiple of 8.
+template <class Predicate>
+inline void pack_bits(uint8_t* dst, uint32_t count, Predicate predicate)
+{
+    for (uint32_t i = 0; i < count; i += 8) {
+        uint32_t byte = 0;
+        for (uint32_t bit = 0; bit < 8; ++bit) {
+            byte |= static_cast<uint32_t>(predicate(i + bit)) << bit;
+        }
+        dst[i / 8] = static_cast<uint8_t>(byte);
+    }
+}
+
+// Calls use(comparison) with a function object of the mode.
+template <class Use>
+inline void with_comparison(CMPMODE mode, Use use)
+{
+    switch (mode) {
+    case CMPMODE::LT: use([](auto a, auto b) { return a < b; }); break;
+    case CMPMODE::GT: use([](auto a, auto b) { return a > b; }); break;
+    case CMPMODE::EQ: use([](auto a, auto b) { return a == b; }); break;
+    case CMPMODE::LE: use([](auto a, auto b) { return a <= b; }); break;
+    case CMPMODE::GE: use([](auto a, auto b) { return a >= b; }); break;
+    case CMPMODE::NE: use([](auto a, auto b) { return a != b; }); break;
+    }
+}
+
+template <class T>
+inline void check_compare(const Instruction& instruction, CMPMODE mode)
+{
+    static_assert(one_of<T, half, float, int32_t>, "NPK-RC08: Compare takes half, float and int32_t on arch 2201");
+    instruction.require(!std::is_same_v<T, int32_t> || mode == CMPMODE::EQ, "DtypeLegality",
+                        "int32_t can only be compared with CMPMODE::EQ on arch 2201");
+}
+
+} // namespace npk
+
+namespace AscendC {
+
+// `count` elements must fill whole repeats of 256 bytes.
+template <class T, class U>
+inline void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+                    CMPMODE cmpMode, uint32_t count NPK_SITE)
+{
+    static_assert(npk::one_of<U, int8_t, uint8_t>, "NPK-RC08: Compare writes int8_t or uint8_t");
+    const npk::Instruction instruction("Compare", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
+    npk::check_compare<T>(instruction, cmpMode);
+    instruction.multiple("count in bytes", static_cast<uint64_t>(count) * sizeof(T), 256);
+    instruction.in("src0", src0, count);
+    instruction.in("src1", src1, count);
+    instruction.out("dst", dst, count / 8);
+    // Elements beyond the last whole repeat take no part.
+    const uint32_t whole = count / npk::per_repeat<T> * npk::per_repeat<T>;
+    const T* a = src0.Address();
+    const T* b = src1.Address();
+    npk::with_comparison(cmpMode, [&](auto compare) {
+        npk::pack_bits(reinterpret_cast<uint8_t*>(dst.Address()), whole,
+                       [&](uint32_t i) { return compare(npk::widen(a[i]), npk::widen(b[i])); });
+    });
+}
+
+// Repeats write their bits one after the other; the mask argument has no effect on arch 2201.
+template <class T, class U, bool isSetMask = true>
+inline void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+                    CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime,
+                    const BinaryRepeatParams& repeatParams NPK_SITE)
+{
+    (void)mask;
+    const npk::Instruction instruction("Compare", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
+    npk::check_compare<T>(instruction, cmpMode);
+    constexpr uint32_t elements = npk::per_repeat<T>;
+    const npk::Repeats repeats = {npk::Mask{}, repeatTime, elements, elements};
+    const npk::Strided<T> a = {src0.Address(), repeatParams.src0BlkStride, repeatParams.src0RepStride, elements};
+    const npk::Strided<T> b = {src1.Address(), repeatParams.src1BlkStride, repeatParams.src1RepStride, elements};
+    npk::check_strided(instruction, false, "src0", src0, a, repeats);
+    npk::check_strided(instruction, false, "src1", src1, b, repeats);
+    instruction.out("dst", dst, repeatTime * (elements / 8));
+    npk::with_comparison(cmpMode, [&](auto compare) {
+        npk::for_each_run(repeats, elements, false, [&](uint32_t r, uint32_t first, uint32_t count) {
+            const T* left = a.at(r, first);
+            const T* right = b.at(r, first);
+            uint8_t* out = reinterpret_cast<uint8_t*>(dst.Address()) + (r * elements + first) / 8;
+            npk::pack_bits(out, count,
+                           [&](uint32_t i) { return compare(npk::widen(left[i]), npk::widen(right[i])); });
+        });
+    });
+}
+
+template <class T, class U, bool isSetMask = true>
+inline void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+                    CMPMODE cmpMode, const uint64_t mask[], uint8_t repeatTime,
+                    const BinaryRepeatParams& repeatParams NPK_SITE)
+{
+    (void)mask;
+    Compare(dst, src0, src1, cmpMode, uint64_t{0}, repeatTime, repeatParams NPK_PASS);
+}
+
+template <class T, class U>
+inline void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const std::enable_if_t<true, T> src1Scalar,
+                     CMPMODE cmpMode, uint32_t count NPK_SITE)
+{
+    static_assert(npk::one_of<U, int8_t, uint8_t>, "NPK-RC08: Compares writes int8_t or uint8_t");
+    const npk::Instruction instruction("Compares", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
+    npk::check_compare<T>(instruction, cmpMode);
+    instruction.multiple("count in bytes", static_cast<uint64_t>(count) * sizeof(T), 256);
+    instruction.in("src0", src0, count);
+    instruction.out("dst", dst, count / 8);
+    const uint32_t whole = count / npk::per_repeat<T> * npk::per_repeat<T>;
+    const T* a = src0.Address();
+    const auto b = npk::widen(src1Scalar);
+    npk::with_comparison(cmpMode, [&](auto compare) {
+        npk::pack_bits(reinterpret_cast<uint8_t*>(dst.Address()), whole,
+                       [&](uint32_t i) { return compare(npk::widen(a[i]), b); });
+    });
+}
+
+template <class T, class U, bool isSetMask = true>
+inline void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const std::enable_if_t<true, T> src1Scalar,
+                     CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime,
+                     const UnaryRepeatParams& repeatParams NPK_SITE)
+{
+    (void)mask;
+    const npk::Instruction instruction("Compares", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
+    npk::check_compare<T>(instruction, cmpMode);
+    constexpr uint32_t elements = npk::per_repeat<T>;
+    const npk::Repeats repeats = {npk::Mask{}, repeatTime, elements, elements};
+    const npk::Strided<T> a = {src0.Address(), repeatParams.srcBlkStride, repeatParams.srcRepStride, elements};
+    npk::check_strided(instruction, false, "src0", src0, a, repeats);
+    instruction.out("dst", dst, repeatTime * (elements / 8));
+    const auto b = npk::widen(src1Scalar);
+    npk::with_comparison(cmpMode, [&](auto compare) {
+        npk::for_each_run(repeats, elements, false, [&](uint32_t r, uint32_t first, uint32_t count) {
+            const T* left = a.at(r, first);
+            uint8_t* out = reinterpret_cast<uint8_t*>(dst.Address()) + (r * elements + first) / 8;
+            npk::pack_bits(out, count, [&](uint32_t i) { return compare(npk::widen(left[i]), b); });
+        });
+    });
+}
+
+// The name of Compares in CANN 8.1.
+template <class T, class U>
+inline void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0,
+                          const std::enable_if_t<true, T> src1Scalar, CMPMODE cmpMode, uint32_t count NPK_SITE)
+{
+    Compares(dst, src0, src1Scalar, cmpMode, count NPK_PASS);
+}
+
+template <class T, class U, bool isSetMask = true>
+inline void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0,
+                          const std::enable_if_t<true, T> src1Scalar, CMPMODE cmpMode, const uint64_t mask,
+                          uint8_t repeatTime, const UnaryRepeatParams& repeatParams NPK_SITE)
+{
+    Compares(dst, src0, src1Scalar, cmpMode, mask, repeatTime, repeatParams NPK_PASS);
+}
+
+} // namespace AscendC
+
+namespace npk {
+
+// dst[i] = bit ? chosen(i) : other(i), eight elements for each mask byte, starting at bit `start`.
+template <class T, class Other>
+inline void select_run(T* dst, const uint8_t* bits, uint32_t start, const T* src0, Other other, uint32_t count)
+{
+    uint32_t i = 0;
+    if (start % 8 == 0) {
+        const uint8_t* bytes = bits + start / 8;
+        for (; i + 8 <= count; i += 8) {
+            const uint32_t byte = bytes[i / 8];
+            for (uint32_t bit = 0; bit < 8; ++bit) {
+                const T a = src0[i + bit];
+                const T b = other(i + bit);
+                dst[i + bit] = (byte & (1u << bit)) != 0 ? a : b;
+            }
+        }
+    }
+    for (; i < count; ++i) {
+        const uint32_t position = start + i;
+        dst[i] = (bits[position / 8] >> (position % 8) & 1u) != 0 ? src0[i] : other(i);
+    }
+}
+
+// Bit of the mask that belongs to element `element` of repeat `repeat`.
+inline uint32_t select_bit(AscendC::SELMODE mode, uint32_t repeat, uint32_t element, uint32_t elements)
+{
+    return mode == AscendC::SELMODE::VSEL_CMPMASK_SPR ? element : repeat * elements + element;
+}
+
+template <class T, class U, class Other>
+inline void select_count(const Instruction& instruction, const AscendC::LocalTensor<T>& dst,
+                         const AscendC::LocalTensor<U>& bits, const AscendC::LocalTensor<T>& src0, Other other,
+                         AscendC::SELMODE mode, uint32_t count)
+{
+    static_assert(one_of<T, half, float>, "NPK-RC08: Select takes half and float on arch 2201");
+    constexpr uint32_t elements = per_repeat<T>;
+    const bool shared = mode == AscendC::SELMODE::VSEL_CMPMASK_SPR;
+    const uint32_t mask_bits = shared && count > elements ? elements : count;
+    instruction.access(npk::kRead, "selMask", bits.Memory(), bits.Address(), (mask_bits + 7) / 8);
+    instruction.in("src0", src0, count);
+    instruction.out("dst", dst, count);
+    const uint8_t* mask = reinterpret_cast<const uint8_t*>(bits.Address());
+    if (!shared) {
+        select_run(dst.Address(), mask, 0, src0.Address(), other, count);
+        return;
+    }
+    for (uint32_t start = 0; start < count; start += elements) {
+        const uint32_t n = count - start < elements ? count - start : elements;
+        select_run(dst.Address() + start, mask, 0, src0.Address() + start,
+                   [&](uint32_t i) { return other(start + i); }, n);
+    }
+}
+
+template <class T, class U, class MaskArgument, class Other>
+inline void select_repeat(const Instruction& instruction, const AscendC::LocalTensor<T>& dst,
+                          const AscendC::LocalTensor<U>& bits, const AscendC::LocalTensor<T>& src0, Other other,
+                          AscendC::SELMODE mode, MaskArgument mask, uint8_t repeat,
+                          const AscendC::BinaryRepeatParams& params)
+{
+    static_assert(one_of<T, half, float>, "NPK-RC08: Select takes half and float on arch 2201");
+    constexpr uint32_t elements = per_repeat<T>;
+    const Repeats repeats = resolve(true, mask, repeat, elements);
+    const Strided<T> d = {dst.Address(), params.dstBlkStride, params.dstRepStride, elements};
+    const Strided<T> s = {src0.Address(), params.src0BlkStride, params.src0RepStride, elements};
+    const uint32_t rounds = mode == AscendC::SELMODE::VSEL_CMPMASK_SPR ? 1 : repeats.count;
+    instruction.access(npk::kRead, "selMask", bits.Memory(), bits.Address(), rounds * (elements / 8));
+    check_strided(instruction, false, "src0", src0, s, repeats);
+    check_strided(instruction, true, "dst", dst, d, repeats);
+    for_each_run(repeats, elements, false, [&](uint32_t r, uint32_t first, uint32_t count) {
+        select_run(d.at(r, first), reinterpret_cast<const uint8_t*>(bits.Address()),
+                   select_bit(mode, r, first, elements), s.at(r, first),
+                   [&](uint32_t i) { return other(r, first, i); }, count);
+    });
+}
+
+} // namespace npk
+
+namespace AscendC {
+
+// Bit 1 takes src0, bit 0 the scalar.
+template <class T, class U>
+inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
+                   std::enable_if_t<true, T> src1, SELMODE selMode, uint32_t count NPK_SITE)
+{
+    const npk::Instruction instruction("Select", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
+    instruction.require(selMode == SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",
+                        "a scalar operand needs VSEL_TENSOR_SCALAR_MODE");
+    npk::select_count(instruction, dst, selMask, src0, [src1](uint32_t) { return src1; }, selMode, count);
+}
+
+// Bit 1 takes src0, bit 0 src1.
+template <class T, class U>
+inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
+                   const LocalTensor<T>& src1, SELMODE selMode, uint32_t count NPK_SITE)
+{
+    const npk::Instruction instruction("Select", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
+    instruction.require(selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",
+                        "two tensors need VSEL_CMPMASK_SPR or VSEL_TENSOR_TENSOR_MODE");
+    instruction.in("src1", src1, count);
+    const T* other = src1.Address();
+    npk::select_count(instruction, dst, selMask, src0, [other](uint32_t i) { return other[i]; }, selMode, count);
+}
+
+#define NPK_SELECT_REPEAT(MASK_TYPE, MASK_VALUE)                                                              \
+    template <class T, class U, bool isSetMask = true>                                                        \
+    inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,  \
+                       std::enable_if_t<true, T> src1, SELMODE selMode, MASK_TYPE, uint8_t repeatTime,        \
+                       const BinaryRepeatParams& repeatParams NPK_SITE)                                       \
+    {                                                                                                         \
+        const npk::Instruction instruction("Select", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);                 \
+        instruction.require(selMode == SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",                        \
+                            "a scalar operand needs VSEL_TENSOR_SCALAR_MODE");                                \
+        npk::select_repeat(instruction, dst, selMask, src0,                                                   \
+                           [src1](uint32_t, uint32_t, uint32_t) { return src1; }, selMode, MASK_VALUE,        \
+                           repeatTime, repeatParams);                                                         \
+    }                                                                                                         \
+    template <class T, class U, bool isSetMask = true>                                                        \
+    inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,  \
+                       const LocalTensor<T>& src1, SELMODE selMode, MASK_TYPE, uint8_t repeatTime,            \
+                       const BinaryRepeatParams& repeatParams NPK_SITE)                                       \
+    {                                                                                                         \
+        const npk::Instruction instruction("Select", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);                 \
+        instruction.require(selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",                        \
+                            "two tensors need VSEL_CMPMASK_SPR or VSEL_TENSOR_TENSOR_MODE");                  \
+        constexpr uint32_t elements = npk::per_repeat<T>;                                                     \
+        const npk::Strided<T> b = {src1.Address(), repeatParams.src1BlkStride, repeatParams.src1RepStride,    \
+                                   elements};                                                                 \
+        npk::check_strided(instruction, false, "src1", src1, b,                                               \
+                           npk::resolve(true, MASK_VALUE, repeatTime, elements));                             \
+        npk::select_repeat(instruction, dst, selMask, src0,                                                   \
+                           [b](uint32_t r, uint32_t first, uint32_t i) { return b.at(r, first)[i]; },         \
+                           selMode, MASK_VALUE, repeatTime, repeatParams);                                    \
+    }
+
+NPK_SELECT_REPEAT(uint64_t mask, mask)
+NPK_SELECT_REPEAT(uint64_t mask[], static_cast<const uint64_t*>(mask))
+#undef NPK_SELECT_REPEAT
+
+} // namespace AscendC
+
+#endif
