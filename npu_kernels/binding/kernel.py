@@ -15,12 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from npu_kernels import ir, knobs, language
-from npu_kernels.errors import KernelFault, NpuKernelsError, SignatureError, TransformError
+from npu_kernels.errors import NpuKernelsError, SignatureError, TransformError
 
-from .callsite import caller_location
+from .callsite import authors_traceback, caller_location
 from .lowered import Lowered
 from .primitive import KernelCall
-from .registration import fault_in
 from .signature import KernelSignature, read_signature
 
 
@@ -75,10 +74,9 @@ class Kernel:
                 return _packed(self._interpret(bound, statics))
             checked = knobs.CHECK.get() if check is None else check
             call = self._specialise(_specs(bound), statics).call
-            return _packed(_run(call, list(bound.values()), checked=checked))
+            return _packed(call(*bound.values(), checked=checked))
         except NpuKernelsError as error:
-            # The author's line is in the message; frames of this package would only stand before it.
-            raise _at_caller(error).with_traceback(None) from None
+            raise _for_user(error) from None
 
     def lower(self, *specs: Any, **static: Any) -> Lowered:
         """The stages of the kernel for these shapes, without building or running it.
@@ -94,7 +92,7 @@ class Kernel:
             bound, statics = self._bind(specs, static)
             return self._specialise(_specs(bound), statics).lowered
         except NpuKernelsError as error:
-            raise _at_caller(error).with_traceback(None) from None
+            raise _for_user(error) from None
 
     def _bind(self, args: tuple[Any, ...], static: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         try:
@@ -120,10 +118,10 @@ class Kernel:
 
     def _trace(self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any]) -> _Specialisation:
         signature = self._signature
-        types = [
-            ir.TensorType(spec.shape, signature.arrays[name].check_dtype(name, spec.dtype))
+        types = {
+            name: ir.TensorType(spec.shape, signature.arrays[name].check_dtype(name, spec.dtype))
             for name, spec in specs.items()
-        ]
+        }
         dims = signature.solve_inputs({name: spec.shape for name, spec in specs.items()})
         traced = language.trace(self._function, types, statics, dims=dims)
         signature.check_outputs(traced.outputs, dims)
@@ -140,7 +138,9 @@ class Kernel:
         for name, spec in specs.items():
             self._signature.arrays[name].check_dtype(name, spec.dtype)
         self._signature.solve_inputs({name: spec.shape for name, spec in specs.items()})
-        results = language.interpret(self._function, [np.asarray(array) for array in arrays.values()], statics)
+        results = language.interpret(
+            self._function, {name: np.asarray(array) for name, array in arrays.items()}, statics
+        )
         return [jnp.asarray(result) for result in results]
 
 
@@ -193,31 +193,13 @@ def _struct(value: ir.Value) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(value.type.shape, value.type.dtype.numpy)
 
 
-def _run(call: KernelCall, arrays: list[Any], *, checked: bool) -> list[jax.Array]:
-    results = call.bind(*arrays, checked=checked)
-    if checked and not any(isinstance(value, jax.core.Tracer) for value in (*arrays, *results)):
-        try:
-            jax.block_until_ready(results)
-        except jax.errors.JaxRuntimeError as error:
-            raise _fault_of(error) from None
-    return results
-
-
-def _fault_of(error: Exception) -> Exception:
-    """The fault that an eager call met, as an error of ours; the same error when it is none of ours."""
-    fault = fault_in(str(error))
-    if fault is None:
-        return error
-    sentence = fault.message.removeprefix(f"{fault.code}: ")
-    return KernelFault(fault.code, sentence, location=fault.python_location or None)
-
-
 def _packed(results: list[jax.Array]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _at_caller(error: NpuKernelsError) -> NpuKernelsError:
-    """Names the line of the call when the error does not name a better one."""
-    if error.location is not None or not isinstance(error, (SignatureError, TransformError)):
-        return error
-    return type(error)(error.code, error.message, location=caller_location())
+def _for_user(error: NpuKernelsError) -> NpuKernelsError:
+    """The error with frames of the author's code only, and the line of the call when it names no better one."""
+    trace = authors_traceback(error.__traceback__)
+    if error.location is None and isinstance(error, (SignatureError, TransformError)):
+        error = type(error)(error.code, error.message, location=caller_location())
+    return error.with_traceback(trace)

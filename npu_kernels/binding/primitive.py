@@ -12,10 +12,10 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from npu_kernels import toolchain
-from npu_kernels.errors import TransformError
+from npu_kernels.errors import KernelFault, TransformError
 from npu_kernels.toolchain import Artifact, Source
 
-from .registration import TARGET, ensure_registered
+from .registration import TARGET, ensure_registered, fault_in
 
 
 class KernelSource(Source, Protocol):
@@ -69,8 +69,24 @@ class KernelCall:
     def build(self, *, checked: bool) -> Artifact:
         return toolchain.build(self.source, checked=checked)
 
+    def __call__(self, *arrays: Any, checked: bool) -> list[jax.Array]:
+        """Calls the kernel; an eager call in checked mode waits for its end.
+
+        Raises:
+            KernelFault: when an eager call in checked mode found a fault.
+        """
+        if not checked:
+            return self.bind(*arrays, checked=False)
+        try:
+            results = self.bind(*arrays, checked=True)
+            if not any(isinstance(result, jax.core.Tracer) for result in results):
+                jax.block_until_ready(results)
+        except jax.errors.JaxRuntimeError as error:
+            raise _fault_of(error) from None
+        return results
+
     def bind(self, *arrays: Any, checked: bool) -> list[jax.Array]:
-        """Calls the kernel, or records the call when ``arrays`` are traced."""
+        """Runs the kernel without waiting for it, or records the call when ``arrays`` are traced."""
         results: list[jax.Array] = npu_kernel_call_p.bind(*arrays, kernel=self, checked=checked)
         return results
 
@@ -85,6 +101,15 @@ class KernelCall:
                 call.__name__ = self.name
                 self._eager[checked] = jax.jit(call)
             return self._eager[checked]
+
+
+def _fault_of(error: Exception) -> Exception:
+    """The fault that a launch met, as an error of ours; the same error when it is none of ours."""
+    fault = fault_in(str(error))
+    if fault is None:
+        return error
+    sentence = fault.message.removeprefix(f"{fault.code}: ")
+    return KernelFault(fault.code, sentence, location=fault.python_location or None)
 
 
 npu_kernel_call_p = Primitive("npu_kernel_call")

@@ -93,3 +93,10 @@ def test_only_the_newest_faults_are_kept(overrun: Any) -> None:
     assert first is not None
     assert errors.last_fault(first.launch_id) is None
     assert errors.last_fault() is not None
+
+
+def test_an_eager_checked_call_raises_our_own_error(overrun: Any) -> None:
+    with pytest.raises(errors.KernelFault) as caught:
+        overrun(jnp.zeros(100), checked=True)
+    assert caught.value.code == "NPK-RC01"
+    assert caught.value.location == "/model/kernels.py:7"
