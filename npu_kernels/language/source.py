@@ -1,0 +1,124 @@
+"""Where the author is: frames, lines, carets, and the one way this package raises."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import NoReturn
+
+from .. import ir
+from ..errors import LanguageError
+
+_HERE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of source. Columns count UTF-8 bytes from 0, as ``ast`` and code objects do; ``-1`` is unknown."""
+
+    file: str
+    line: int
+    column: int = -1
+    end_line: int = -1
+    end_column: int = -1
+    function: str = ""
+
+    @property
+    def location(self) -> ir.Location:
+        return ir.Location(self.file, self.line, self.function)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def author_frame() -> FrameType:
+    """The innermost frame that does not belong to the language itself."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    if frame is None:
+        raise RuntimeError("no frame outside the language")
+    return frame
+
+
+def here() -> Span:
+    """The expression the author's code is evaluating."""
+    frame = author_frame()
+    line, end_line, column, end_column = _positions(frame.f_code)[frame.f_lasti // 2]
+    return Span(
+        frame.f_code.co_filename,
+        line or frame.f_lineno,
+        -1 if column is None else column,
+        -1 if end_line is None else end_line,
+        -1 if end_column is None else end_column,
+        frame.f_code.co_name,
+    )
+
+
+def author_line() -> ir.Location:
+    """Like :func:`here`, without the columns: cheap enough to call for every operation."""
+    frame = author_frame()
+    return ir.Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+_cache: dict[CodeType, list[tuple[int | None, int | None, int | None, int | None]]] = {}
+
+
+def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    if code not in _cache:
+        _cache[code] = list(code.co_positions())
+    return _cache[code]
+
+
+def text_of(span: Span) -> str:
+    """The source of a one-line span, or an empty string."""
+    line = linecache.getline(span.file, span.line).rstrip("\n")
+    if span.column < 0 or span.end_line != span.line:
+        return ""
+    return line.encode()[span.column : span.end_column].decode(errors="replace")
+
+
+def excerpt(span: Span) -> str:
+    """The source line with carets under the span; empty when the source is not at hand."""
+    line = linecache.getline(span.file, span.line).rstrip("\n")
+    if not line.strip():
+        return ""
+    indent = len(line) - len(line.lstrip())
+    shown = f"    {line.lstrip()}"
+    if span.column < 0:
+        return shown
+    start = len(line.encode()[: span.column].decode(errors="replace"))
+    end = len(line)
+    if span.end_line == span.line:
+        end = len(line.encode()[: span.end_column].decode(errors="replace"))
+    return f"{shown}\n    {' ' * (start - indent)}{'^' * max(1, end - start)}"
+
+
+def error(code: str, message: str, span: Span | None = None) -> LanguageError:
+    """The coded error at ``span`` (the author's current expression by default), with an excerpt."""
+    span = span or here()
+    made = LanguageError(code, message, location=str(span))
+    shown = excerpt(span)
+    if shown:
+        made.args = (f"{made.args[0]}\n{shown}",)
+    return made
+
+
+def fail(code: str, message: str, span: Span | None = None) -> NoReturn:
+    raise error(code, message, span)
+
+
+def authors_traceback(trace: TracebackType | None) -> TracebackType | None:
+    """``trace`` without the frames of the language, so that an error shows the author's code only."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_HERE):
+            kept.append(trace)
+        trace = trace.tb_next
+    chain: TracebackType | None = None
+    for entry in reversed(kept):
+        chain = TracebackType(chain, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return chain
