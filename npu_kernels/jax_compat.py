@@ -188,6 +188,21 @@ def single_call_jaxpr(function: Callable[..., Any], avals: Sequence[Any]) -> Any
     return jax.make_jaxpr(jax.jit(function))(*avals)
 
 
+def jit_statics(function: Any) -> tuple[tuple[int, ...], tuple[str, ...]] | None:
+    """Static argument numbers and names of a jitted function; ``None`` for any other callable."""
+    info = getattr(function, "_jit_info", None)
+    if info is None:
+        return None
+    return tuple(info.static_argnums), tuple(info.static_argnames)
+
+
+def trace_context() -> Any:
+    """Hashable state of JAX's configuration that a trace depends on: 64-bit mode, precision, mesh ..."""
+    from jax._src import config
+
+    return config.trace_context()
+
+
 # ----------------------------------------------------------------------------------------------------
 # Custom calls
 
