@@ -89,7 +89,7 @@ def tolerance(dtype: str, arguments: Mapping[str, Any], expected: Float64) -> Fl
         softmax = np.expm1(np.minimum(2 * drift, 600.0)) * np.sum(weights * (1.0 - weights), -1)
     softmax = np.where(np.isfinite(softmax), softmax, 0.0)
     summing = single * (8 + math.sqrt(key.shape[1]))
-    rounding = 0.0 if dtype == "float32" else 2.5 * _UNIT[dtype]
+    rounding = 0.0 if dtype == "float32" else 2 * _UNIT[dtype]
     largest = np.repeat(np.max(value, axis=(1, 3)), query.shape[2] // key.shape[2], axis=1)
     per_row = np.minimum(softmax + summing + rounding, 2.0) * largest[:, :, None]
     allowed = np.swapaxes(per_row, 1, 2)[..., None] + _TINY[dtype]

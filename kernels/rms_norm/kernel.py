@@ -6,6 +6,7 @@ from jaxtyping import Float
 
 import npu_kernels.language as nl
 from npu_kernels.binding import npu_kernel
+from npu_kernels.ir import DType
 
 
 @npu_kernel
@@ -14,7 +15,7 @@ def rms_norm_kernel(
     weight: Float[nl.Tensor, "dim"],
     *,
     eps: float,
-    dtype: nl.DType,
+    dtype: DType,
     block_rows: int,
 ) -> Float[nl.Tensor, "rows dim"]:
     """Whole rows at a time, ``block_rows`` of them; the weight stays on chip."""
@@ -35,7 +36,7 @@ def rms_norm_wide_kernel(
     weight: Float[nl.Tensor, "dim"],
     *,
     eps: float,
-    dtype: nl.DType,
+    dtype: DType,
     block_columns: int,
 ) -> Float[nl.Tensor, "rows dim"]:
     """For rows that do not fit on chip: one pass sums the squares of a row, a second one scales it."""
