@@ -25,7 +25,6 @@ from .signature import KernelSignature, read_signature
 
 @dataclass(frozen=True)
 class _Specialisation:
-    traced: ir.Kernel
     call: KernelCall
     lowered: Lowered
 
@@ -109,7 +108,8 @@ class Kernel:
     def _specialise(self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any]) -> _Specialisation:
         key = (
             tuple((spec.shape, spec.dtype) for spec in specs.values()),
-            tuple((type(value), value) for value in statics.values()),
+            # 1, 1.0 and True are equal, and so are 0.0 and -0.0; kernels made with them are not.
+            tuple((type(value), repr(value), value) for value in statics.values()),
         )
         with self._lock:
             if key not in self._specialisations:
@@ -127,7 +127,7 @@ class Kernel:
         signature.check_outputs(traced.outputs, dims)
         lowered = Lowered(traced)
         outputs = [_struct(value) for value in traced.outputs]
-        return _Specialisation(traced, KernelCall(self.name, outputs, lambda: lowered.generated), lowered)
+        return _Specialisation(KernelCall(self.name, outputs, lambda: lowered.generated), lowered)
 
     def _interpret(self, arrays: Mapping[str, Any], statics: dict[str, Any]) -> list[jax.Array]:
         if any(isinstance(array, jax.core.Tracer) for array in arrays.values()):

@@ -47,7 +47,7 @@ def test_arrays_are_positional_and_statics_come_after_the_star() -> None:
 
 
 def test_annotations_kept_as_text_see_names_of_the_surrounding_scope() -> None:
-    Local = Float[nl.Tensor, "n"]  # noqa: N806
+    Local = Float[nl.Tensor, "n"]
 
     @npu_kernel
     def kernel(x: Local) -> Local: ...
@@ -65,7 +65,7 @@ def _another_array(x: Float[jax.Array, "n"]) -> None: ...
 def _sum(x: Float[nl.Tensor, "n+1"]) -> None: ...
 def _complex(x: Complex[nl.Tensor, "n"]) -> None: ...
 def _returns_number(x: Float[nl.Tensor, "n"]) -> float: ...
-def _unknown_name(x: NoSuchType) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def _unknown_name(x: NoSuchType) -> None: ...  # type: ignore[name-defined]
 
 
 @pytest.mark.parametrize(
