@@ -152,9 +152,8 @@ def _name(name: str, value: object) -> None:
 
     if isinstance(value, Tile) and isinstance(value.machine, Tracer):
         value.machine.name(value, name)
-    elif isinstance(value, Tensor) and value.is_output and isinstance(value.payload, ir.Value):
-        if value.name == value.payload.name and value.name.startswith("out") and value.name[3:].isdigit():
-            value.rename(name)
+    elif isinstance(value, Tensor) and value.is_output and isinstance(value.payload, ir.Value) and not value.named:
+        value.rename(name)
 
 
 def refuse(site: Site, where: str) -> None:

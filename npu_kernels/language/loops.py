@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import operator
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -40,18 +41,24 @@ def parallel(start: Tile | int, stop: Tile | int | None = None, *, step: int = 1
 
 def static_range(start: int, stop: int | None = None, step: int = 1) -> builtins.range:
     """A Python ``range`` of known numbers: the loop is unrolled while tracing."""
-    ends = (0, start) if stop is None else (start, stop)
-    for item in (*ends, step):
+    ends: tuple[int, ...] = (0, start, step) if stop is None else (start, stop, step)
+    items: tuple[object, ...] = ends
+    for item in items:
         if isinstance(item, Tile) and not item.machine.eager:
             fail("NPK-LA03", "nl.static_range needs known numbers: use nl.range for a traced bound")
-    return builtins.range(int(ends[0]), int(ends[1]), int(step))
+        if not hasattr(item, "__index__"):
+            fail("NPK-LA09", f"nl.static_range counts in integers, not {item!r}")
+    if operator.index(step) == 0:
+        fail("NPK-LA09", "the step of nl.static_range is 0: it must not be")
+    return builtins.range(*(operator.index(e) for e in ends))
 
 
 def _loop(kind: LoopKind, start: object, stop: object, step: object, pipelined: bool) -> Loop:
     machine = current()
     if isinstance(step, Tile) and not machine.eager:
         fail("NPK-LA03", f"the step of nl.{kind} is a traced value: it must be a known number")
-    if not hasattr(step, "__index__") or int(step) < 1:  # type: ignore[call-overload]
+    stride = operator.index(step) if hasattr(step, "__index__") else 0
+    if stride < 1:
         fail("NPK-LA09", f"the step of nl.{kind} is {step!r}: it must be a positive integer")
     ends: list[Tile | int] = []
     for role, item in (("start", 0 if stop is None else start), ("stop", start if stop is None else stop)):
@@ -64,7 +71,7 @@ def _loop(kind: LoopKind, start: object, stop: object, step: object, pipelined: 
             fail("NPK-LA09", f"the {role} of nl.{kind} is {value!r}, not an integer")
         else:
             ends.append(int(value))
-    return machine.loop(kind, ends[0], ends[1], int(step), pipelined)  # type: ignore[call-overload]
+    return machine.loop(kind, ends[0], ends[1], stride, pipelined)
 
 
 def function(fn: Callable[P, R]) -> Callable[P, R]:
@@ -75,6 +82,7 @@ def function(fn: Callable[P, R]) -> Callable[P, R]:
         machine = current_or_none()
         if machine is None or machine.eager:
             return fn(*args, **kwargs)
-        return prepare(fn)(*args, **kwargs)
+        result: R = prepare(fn)(*args, **kwargs)
+        return result
 
     return call

@@ -30,11 +30,7 @@ def load(source: Tensor | TensorSlice) -> Tile:
         LanguageError: NPK-LA04 for more than two axes, NPK-LA06 when the slice may reach outside the tensor,
             NPK-LA08 for an output.
     """
-    place = whole(source) if isinstance(source, Tensor) else source
-    if not isinstance(place, TensorSlice):
-        if isinstance(place, Tile):
-            fail("NPK-LA03", "the value is on chip already: nl.load takes a tensor or a slice of one")
-        refuse_operand(place, "the argument of nl.load")
+    place = _slice(source, "the argument of nl.load")
     check_place(place)
     if place.tensor.is_output:
         fail(
@@ -55,9 +51,7 @@ def store(target: Tensor | TensorSlice, value: Tile | Number) -> None:
         LanguageError: NPK-LA04 when the shapes do not fit, NPK-LA05 when the dtypes differ, NPK-LA06 when the
             slice may reach outside, NPK-LA08 when the target is an input.
     """
-    place = whole(target) if isinstance(target, Tensor) else target
-    if not isinstance(place, TensorSlice):
-        refuse_operand(place, "the first argument of nl.store")
+    place = _slice(target, "the first argument of nl.store")
     check_place(place)
     name, dtype, shape = place.tensor.name, place.dtype, place.shape
     if not place.tensor.is_output:
@@ -172,6 +166,16 @@ def dot(
             )
         held = found
     return current().dot(left, right, held, flip_a, flip_b)
+
+
+def _slice(item: object, role: str) -> TensorSlice:
+    if isinstance(item, Tensor):
+        return whole(item)
+    if isinstance(item, TensorSlice):
+        return item
+    if isinstance(item, Tile):
+        fail("NPK-LA03", f"{role} is a value on chip: it takes a tensor or a slice of one")
+    refuse_operand(item, role)
 
 
 def _matrix(item: Any, transpose: bool, role: str) -> tuple[Tile, bool]:

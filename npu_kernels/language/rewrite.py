@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from .source import Span, fail
 
 HOOKS = "__npk"
+_FACTORY = "__npk_factory"
 _FUTURE = 0
 for _feature in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _feature).compiler_flag
@@ -74,18 +75,12 @@ def _rewritten(fn: Callable[..., Any]) -> Callable[..., Any]:
     rewriter = _Rewriter(code.co_filename, code.co_name)
     rewritten = rewriter.function(node)
     free = [HOOKS, *code.co_freevars]
-    factory = ast.FunctionDef(
-        name="__npk_factory",
-        args=ast.arguments(
-            posonlyargs=[], args=[ast.arg(arg=n) for n in free], kwonlyargs=[], kw_defaults=[], defaults=[]
-        ),
-        body=[rewritten],
-        decorator_list=[],
-        type_params=[],
-    )
-    module = ast.fix_missing_locations(ast.Module(body=[ast.copy_location(factory, rewritten)], type_ignores=[]))
+    module = ast.parse(f"def {_FACTORY}({', '.join(free)}): pass")
+    factory = module.body[0]
+    assert isinstance(factory, ast.FunctionDef)
+    factory.body = [rewritten]
     compiled = compile(module, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
-    inner = _code(_code(compiled, "__npk_factory"), fn.__name__ if node.name == fn.__name__ else node.name)
+    inner = _code(_code(compiled, _FACTORY), fn.__name__ if node.name == fn.__name__ else node.name)
     cells = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
     cells[HOOKS] = CellType(Hooks(tuple(rewriter.sites)))
     made = FunctionType(inner, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells[n] for n in inner.co_freevars))
@@ -225,20 +220,21 @@ class _Rewriter(ast.NodeTransformer):
         self.sites.append(Site(self.head(node), (), {}, ()))
         sides = [ast.Lambda(args=_no_arguments(), body=part) for part in (node.body, node.orelse)]
         chosen = _call(_hook("choose"), ast.Constant(len(self.sites) - 1), node.test, *sides)
-        return _placed(chosen, node)
+        placed: ast.expr = _placed(chosen, node)
+        return placed
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
         names = _names(node.targets[0])
         if names is not None and len(node.targets) == 1:
-            node.value = _placed(_call(_hook("name"), ast.Constant(names), node.value), node.value)
+            node.value = _placed(_call(_hook("name"), _constant(names), node.value), node.value)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         self.generic_visit(node)
         names = _names(node.target)
         if names is not None and node.value is not None:
-            node.value = _placed(_call(_hook("name"), ast.Constant(names), node.value), node.value)
+            node.value = _placed(_call(_hook("name"), _constant(names), node.value), node.value)
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
@@ -313,6 +309,12 @@ def _refused(body: list[ast.stmt], is_loop: bool) -> Iterator[tuple[str, ast.stm
     for node in _own(body):
         if type(node) in words:
             yield words[type(node)], node
+
+
+def _constant(names: str | tuple[str, ...]) -> ast.expr:
+    if isinstance(names, str):
+        return ast.Constant(names)
+    return ast.Tuple([ast.Constant(n) for n in names], ast.Load())
 
 
 def _load(name: str) -> ast.expr:

@@ -33,15 +33,14 @@ def convert(data: Array, source: ir.DType, target: ir.DType, rounding: str) -> A
     that direction says: to infinity, or to the largest finite number.
     """
     if target == ir.bool_:
-        return data != 0
+        return np.asarray(data != 0)
     if source == ir.bool_ or not (source.is_float or target.is_float):
         return data.astype(target.numpy)
     exact = data.astype(np.float64)
     if not target.is_float:
-        limits = np.iinfo(target.numpy)
+        low, high = (-(2.0**31), 2.0**31 - 1) if target == ir.int32 else (-(2.0**63), 2.0**63 - 1024)
         whole = np.nan_to_num(_TO_INTEGER[rounding](exact), nan=0.0, posinf=np.inf, neginf=-np.inf)
-        # float64 holds the limits of int32 exactly; those of an index are never reached by rounding.
-        return np.clip(whole, float(limits.min), float(limits.max)).astype(target.numpy)
+        return np.asarray(np.clip(whole, low, high).astype(target.numpy))
     return _to_float(exact, data, target, rounding)
 
 
@@ -68,4 +67,4 @@ def _to_float(exact: Array, data: Array, target: ir.DType, rounding: str) -> Arr
 
 def _step(data: Array, towards: float) -> Array:
     """The next value of the array's dtype in the direction of an infinity."""
-    return np.nextafter(data, np.array(towards, data.dtype))
+    return np.asarray(np.nextafter(data, np.array(towards, data.dtype)))

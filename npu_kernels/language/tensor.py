@@ -28,6 +28,7 @@ class Tensor:
         self.dtype = dtype
         self.payload = payload
         self.is_output = is_output
+        self.named = False
 
     @property
     def ndim(self) -> int:
@@ -36,6 +37,7 @@ class Tensor:
     def rename(self, name: str) -> None:
         """Gives an output the name it is assigned to."""
         self.name = name
+        self.named = True
         self.shape = tuple(Dim(n, f"{name}.shape[{axis}]") for axis, n in enumerate(self.shape))
 
     def __getitem__(self, key: object) -> TensorSlice:

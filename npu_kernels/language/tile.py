@@ -217,7 +217,7 @@ class Tile:
         return float(self.machine.number(self, "number"))
 
     def __index__(self) -> int:
-        return operator.index(self.machine.number(self, "index"))
+        return int(self.machine.number(self, "index"))
 
     def __iter__(self) -> NoReturn:
         fail("NPK-LA03", "a tile cannot be iterated over: use the operations on whole tiles")

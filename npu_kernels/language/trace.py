@@ -84,8 +84,8 @@ def arrange(fn: Callable[..., Any], values: Mapping[str, object]) -> tuple[list[
 
 def returned(result: object, made: list[Tensor], span: Span) -> list[Tensor]:
     """The outputs a body returned; NPK-LA08 unless these are the outputs it made, each once."""
-    items = list(result) if isinstance(result, tuple | list) else [result]
-    for item in items:
+    items: list[Tensor] = []
+    for item in result if isinstance(result, tuple | list) else [result]:
         if not isinstance(item, Tensor) or not item.is_output:
             what = "None" if item is None else f"a {type(item).__name__}"
             fail(
@@ -94,6 +94,7 @@ def returned(result: object, made: list[Tensor], span: Span) -> list[Tensor]:
                 "out = nl.output(shape, dtype), nl.store(out[...], tile), return out",
                 span,
             )
+        items.append(item)
     if len({id(i) for i in items}) != len(items):
         fail("NPK-LA08", "one output is returned twice: make an nl.output for each result", span)
     missing = [t.name for t in made if all(t is not i for i in items)]
