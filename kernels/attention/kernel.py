@@ -43,6 +43,9 @@ def flash_attention(
     batch, queries, heads, dim = query.shape
     keys, groups = key.shape[1], heads // key.shape[2]
     out = nl.output(query.shape, query.dtype)
+    # How far each query of a block lies behind each key, counted from the corner of the block.
+    lag = (nl.arange(block_queries)[:, None] - nl.arange(block_keys)[None, :]).astype(nl.float32)
+    first_skipped = -(-block_queries // block_keys) * block_keys
     for b in nl.parallel(batch):
         for n in nl.parallel(heads):
             for t in nl.parallel(queries, step=block_queries):
@@ -57,7 +60,7 @@ def flash_attention(
                     scores = nl.dot(q, k, transpose_b=True) * scale
                     columns = nl.arange(s, s + block_keys)[None, :]
                     if causal:
-                        scores = nl.where(columns <= rows, scores, mask_value)
+                        scores = nl.where(lag >= s - t, scores, mask_value)
                     if query_padded:
                         scores = nl.where(rows < nl.load(query_lengths[b]), scores, mask_value)
                     if key_padded:
@@ -71,7 +74,7 @@ def flash_attention(
                     total = total * shrink + nl.sum(weights, axis=1, keepdims=True)
                     acc = acc * shrink + nl.dot(weights.astype(value.dtype), v)
                     top = higher
-                if causal:
+                if causal and first_skipped < keys:
                     skipped = (t + block_queries + block_keys - 1) // block_keys * block_keys
                     higher = nl.maximum(top, mask_value)
                     shrink, weight = nl.exp(top - higher), nl.exp(mask_value - higher)
