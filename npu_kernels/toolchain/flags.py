@@ -15,6 +15,8 @@ _COMMON = (
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
+    # One buffer is read under several element types (ReinterpretCast, bit masks).
+    "-fno-strict-aliasing",
 )
 
 
