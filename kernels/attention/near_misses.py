@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 from npu_kernels.graph.core import Node, Value
 from npu_kernels.substitution.axes import Ref, whole
+from npu_kernels.substitution.engine import mismatch
 from npu_kernels.substitution.heads import Dot, Head, Op, Product, Reduce, Select, Sum, describe
 from npu_kernels.substitution.masks import additive, two_valued
 from npu_kernels.substitution.pattern import Reason
 from npu_kernels.substitution.view import View
+
+from .spellings import EXAMPLES
 
 #: Casts, layout, scale, cap, mask and bias between two products: no model has more.
 _STEPS = 40
@@ -28,7 +31,7 @@ def is_softmax(view: View, node: Node) -> bool:
     core = view.head(Ref(node.operands[0], whole(node.results[0]).index)).core
     if not isinstance(core, Sum) or core.constant != 0 or len(core.terms) != 2:
         return False
-    (first, scores), (second, maximum) = core.terms
+    (first, _), (second, maximum) = core.terms
     head = view.head(maximum).core
     return (first, second) == (1, -1) and isinstance(head, Reduce) and head.kind == "max" and bool(head.bound)
 
@@ -108,7 +111,7 @@ def _scores_reason(view: View, scores: Ref) -> Reason | None:
                 return Reason("soft-cap", "scores pass a tanh soft cap, which the kernel does not have yet (NPK-AT01)")
             case Sum(constant, terms):
                 return _sum_reason(view, head, constant, terms)
-            case Product(factors):
+            case Product():
                 return Reason("scale", f"scores are {describe(head)}; the kernel takes a constant scale only")
     return None
 
@@ -142,8 +145,6 @@ def _is_affine_mask(view: View, term: Ref) -> bool:
 
 
 def _weights_reason(view: View, node: Node, path: list[Node]) -> Reason:
-    from npu_kernels.substitution.engine import mismatch
-
     for step in path[1:-1]:
         if step.op == "select" or (step.op == "multiply" and _modifies(view, step)):
             return Reason(
@@ -151,8 +152,6 @@ def _weights_reason(view: View, node: Node, path: list[Node]) -> Reason:
                 "the softmax's weights are multiplied by or replaced with something else before the second product "
                 "(dropout); the kernel has no dropout",
             )
-    from .pattern import EXAMPLES
-
     stops = [m for example in EXAMPLES if (m := mismatch(example, view, path[-1].results[0])) is not None]
     if not stops:
         return Reason("structure", "it does not match any example")

@@ -6,64 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
+from npu_kernels.graph.core import Aval
 from npu_kernels.substitution.axes import Axes, Axis, extent, resolve
 from npu_kernels.substitution.call import Call, Operand, result_value, widest
 from npu_kernels.substitution.heads import Condition
 from npu_kernels.substitution.match import Match
-from npu_kernels.substitution.pattern import Declined, Example, Pattern, array, mask
+from npu_kernels.substitution.pattern import Declined, Pattern
 from npu_kernels.substitution.registry import register
 
 from .api import attention
 from .near_misses import explain, is_softmax
+from .spellings import EXAMPLES
 
 #: A select's fill at least this far down hides a key: the exponential of the difference to any score is zero.
 _HIDING = -1e9
-
-
-def _plain(query: jax.Array, key: jax.Array, value: jax.Array, *, scale: float) -> jax.Array:
-    scores = jnp.einsum("btnd,bsnd->bnts", query, key) * scale
-    return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(scores, axis=-1), value)
-
-
-def _masked(
-    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array, *, scale: float, fill: float
-) -> jax.Array:
-    scores = jnp.where(mask, jnp.einsum("btnd,bsnd->bnts", query, key) * scale, fill)
-    return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(scores, axis=-1), value)
-
-
-def _late(query: jax.Array, key: jax.Array, value: jax.Array, *, scale: float) -> jax.Array:
-    return _divided_last(jnp.einsum("btnd,bsnd->bnts", query, key) * scale, value)
-
-
-def _masked_late(
-    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array, *, scale: float, fill: float
-) -> jax.Array:
-    return _divided_last(jnp.where(mask, jnp.einsum("btnd,bsnd->bnts", query, key) * scale, fill), value)
-
-
-def _divided_last(scores: jax.Array, value: jax.Array) -> jax.Array:
-    """Softmax whose division comes after the second product."""
-    weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
-    summed = jnp.einsum("bnts->btn", weights)[..., None]
-    return jnp.einsum("bnts,bsnh->btnh", weights, value) / summed
-
-
-_ARRAYS = {"query": array("b t n d"), "key": array("b s n d"), "value": array("b s n h")}
-_MASKED_ARRAYS = {**_ARRAYS, "mask": mask("b n t s")}
-_RESULT = ("b", "t", "n", "h")
-
-EXAMPLES = (
-    Example(_plain, _ARRAYS, _RESULT, ("scale",)),
-    Example(_masked, _MASKED_ARRAYS, _RESULT, ("scale", "fill")),
-    Example(_late, _ARRAYS, _RESULT, ("scale",)),
-    Example(_masked_late, _MASKED_ARRAYS, _RESULT, ("scale", "fill")),
-)
 
 
 def make_pattern(implementation: Callable[..., Any]) -> Pattern:
@@ -130,10 +90,11 @@ def _build(match: Match, implementation: Callable[..., Any]) -> Call:
         out = implementation(q, k, v, mask=combined, scale=scale, is_causal=causal, **options)
         return _spread_nans(out, v, k if additive else None) if masked else out
 
-    shapes = [f"query {query.value.aval}", f"key {key.value.aval}", f"value {value.value.aval}"]
+    names = ("query", "key", "value")
+    shapes = [f"{name} {Aval(op.shape, dtype)}" for name, op in zip(names, operands, strict=False)]
     if causal:
         shapes.append("causal")
-    shapes += [f"mask {c.ref.value.aval}" for c in kept]
+    shapes += [f"mask {Aval(op.shape, 'bool')}" for op in operands[3:]]
     result = (layout.batch, layout.queries, layout.all_heads, layout.width)
     return Call(call, operands, result, match.root, output, shapes)
 

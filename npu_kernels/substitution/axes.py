@@ -134,3 +134,21 @@ def _regroup(axes: Sequence[Axis], shape: Sequence[int]) -> Index | None:
 def extent(axes: Iterable[Axis]) -> int:
     """Product of the sizes."""
     return math.prod(axis.size for axis in axes)
+
+
+def align(a: Axes, b: Axes) -> dict[Axis, Axis] | None:
+    """Pair two groups of axes of equal extent, splitting where one is coarser; ``None`` when they do not divide."""
+    left, right = list(reversed(resolve(a))), list(reversed(resolve(b)))
+    pairs: dict[Axis, Axis] = {}
+    while left and right:
+        x, y = left.pop(), right.pop()
+        if x.size != y.size:
+            larger, smaller, stack = (x, y, left) if x.size > y.size else (y, x, right)
+            if larger.size % smaller.size:
+                return None
+            larger.split(smaller.size)
+            assert larger.parts is not None
+            stack.append(larger.parts[1])
+            x, y = (larger.parts[0], y) if larger is x else (x, larger.parts[0])
+        pairs[x] = y
+    return pairs if not left and not right else None

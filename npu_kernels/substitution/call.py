@@ -55,9 +55,7 @@ class Operand:
             [(axis.size if axis in set(own) else 1) for axis in group]
             for group in wanted
         ]  # fmt: skip
-        full = [
-            [1 if self.sparse and not set(group) & set(own) else axis.size for axis in group] for group in wanted
-        ]
+        full = [[1 if self.sparse and not set(group) & set(own) else axis.size for axis in group] for group in wanted]
         flat_kept = [size for group in kept for size in group]
         flat_full = [size for group in full for size in group]
         shape = [math.prod(group) for group in full]

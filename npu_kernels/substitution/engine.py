@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from npu_kernels.graph.core import Graph, Node, Value
 from npu_kernels.graph.replacement import Replacement
 from npu_kernels.substitution.axes import whole
+from npu_kernels.substitution.bindings import Mismatch
 from npu_kernels.substitution.fold import Folder
 from npu_kernels.substitution.guards import check
 from npu_kernels.substitution.heads import Dot, Product
 from npu_kernels.substitution.match import Match
-from npu_kernels.substitution.matcher import Matcher, Mismatch
+from npu_kernels.substitution.matcher import Matcher
 from npu_kernels.substitution.pattern import Declined, Example, Pattern, Reason
 from npu_kernels.substitution.peel import is_float
 from npu_kernels.substitution.policy import Policy

@@ -43,7 +43,7 @@ def explain(
     return Substituted(function, chosen, given).explain(*args, **kwargs)
 
 
-class require(ContextDecorator):  # noqa: N801 - reads as a verb: with require("attention", count=30): ...
+class require(ContextDecorator):
     """Fails a test when a model stops matching.
 
     As a context manager or decorator it counts the static instances in all substituted programs that ran inside, each

@@ -43,7 +43,7 @@ _BINARY: dict[str, Callable[[Array, Array], Any]] = {
     "xor": _logical(np.logical_xor, np.bitwise_xor),
 }  # fmt: skip
 
-_COMPARE: dict[str, Callable[[Array, Array], Any]] = {
+COMPARE: dict[str, Callable[[Array, Array], Any]] = {
     "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater,
     "GE": np.greater_equal,
 }  # fmt: skip
@@ -141,7 +141,7 @@ def _elementwise(node: Node, operands: list[Array], dtype: np.dtype[Any]) -> Arr
         elif node.op == "select":
             result = np.where(*operands)
         elif node.op == "compare":
-            result = _COMPARE[node.attrs["direction"]](*operands)
+            result = COMPARE[node.attrs["direction"]](*operands)
         elif node.op == "integer_pow":
             result = np.power(operands[0], np.asarray(node.attrs["y"], operands[0].dtype))
         elif node.op in _UNARY:
@@ -166,15 +166,11 @@ def _evaluate(node: Node, operands: list[Array], value: Value, dtype: np.dtype[A
         return operands[0].transpose(attrs["permutation"])
     if node.op == "slice":
         strides = attrs["strides"] or (1,) * value.aval.ndim
-        window = tuple(
-            slice(a, b, c) for a, b, c in zip(attrs["start"], attrs["limit"], strides, strict=True)
-        )
+        window = tuple(slice(a, b, c) for a, b, c in zip(attrs["start"], attrs["limit"], strides, strict=True))
         return operands[0][window]
     if node.op == "dynamic_slice":
         sizes = value.shape
-        starts = [
-            min(max(int(s), 0), d - n) for s, d, n in zip(operands[1:], operands[0].shape, sizes, strict=True)
-        ]
+        starts = [min(max(int(s), 0), d - n) for s, d, n in zip(operands[1:], operands[0].shape, sizes, strict=True)]
         return operands[0][tuple(slice(s, s + n) for s, n in zip(starts, sizes, strict=True))]
     if node.op == "reverse":
         return np.flip(operands[0], attrs["dimensions"])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from npu_kernels.graph.core import Node
 from npu_kernels.substitution.axes import Ref
+from npu_kernels.substitution.fold import COMPARE
 from npu_kernels.substitution.heads import Condition
 from npu_kernels.substitution.peel import Peeler
 
@@ -57,11 +60,8 @@ def _comparison(peeler: Peeler, node: Node, ref: Ref) -> Condition | None:
     if against is None or source is None or source.op != "convert" or source.operands[0].dtype != "bool":
         return None
     boolean = Ref(source.operands[0], converted.index)
-    outcome = {
-        "EQ": (0 == against, 1 == against), "NE": (0 != against, 1 != against),
-        "GT": (0 > against, 1 > against), "GE": (0 >= against, 1 >= against),
-        "LT": (0 < against, 1 < against), "LE": (0 <= against, 1 <= against),
-    }[node.attrs["direction"]]  # fmt: skip
+    holds = COMPARE[node.attrs["direction"]]
+    outcome = tuple(bool(holds(np.asarray(bit), np.asarray(against))) for bit in (0, 1))
     if outcome == (False, True):
         return Condition(boolean)
     if outcome == (True, False):

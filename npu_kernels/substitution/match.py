@@ -8,8 +8,9 @@ from functools import cached_property
 
 from npu_kernels.graph.core import Node, Value, cut, escaping
 from npu_kernels.substitution.axes import Axes, Axis, Ref, extent, resolve
+from npu_kernels.substitution.bindings import Bindings
 from npu_kernels.substitution.heads import Condition, Select
-from npu_kernels.substitution.matcher import Bindings, Matcher
+from npu_kernels.substitution.matcher import Matcher
 from npu_kernels.substitution.pattern import RESULT, Declined, Example, Pattern, retrace
 from npu_kernels.substitution.peel import SIGNIFICANT_BITS, is_float
 from npu_kernels.substitution.view import View
@@ -117,7 +118,7 @@ class Match:
     @cached_property
     def core(self) -> frozenset[Node]:
         """Interior nodes that compute what the pattern is about: none that only prepares an input."""
-        matched = {ref.value.producer for _, ref in self.bindings.nodes.values()}
+        matched = {shared.ref.value.producer for shared in self.bindings.nodes.values()}
         core: set[Node] = {node for node in self.interior if node in matched and node.operands}
         for node in self.interior:
             if any(operand.producer in core for operand in node.operands):
@@ -178,5 +179,3 @@ class Match:
 
 def _only_constants(view: View, node: Node) -> bool:
     return all(view.folder.splat(result) is not None for result in node.results)
-
-

@@ -6,74 +6,28 @@ Rigid parts are matched before variables, so that a variable met inside the rigi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import permutations
 
 from npu_kernels.graph.core import Value
-from npu_kernels.substitution.axes import Axes, Axis, Index, Ref, resolve
+from npu_kernels.substitution.axes import Axes, Axis, Index, Ref, align, resolve
+from npu_kernels.substitution.bindings import Bindings, Mismatch, Shared, close
 from npu_kernels.substitution.heads import (
-    Condition, Dot, Factor, Head, Leaf, Number, Op, Product, Reduce, Select, Sum, describe,
+    Condition,
+    Dot,
+    Factor,
+    Head,
+    Number,
+    Op,
+    Product,
+    Reduce,
+    Select,
+    Sum,
+    describe,
 )  # fmt: skip
 from npu_kernels.substitution.view import View
 
-#: Constants agree within float32's rounding of a few operations, whatever precision they were folded in.
-CONSTANT_TOLERANCE = 1e-6
-
 _COMMUTATIVE = frozenset({"and", "or", "xor", "maximum", "minimum", "add", "multiply"})
-
-
-@dataclass
-class Bindings:
-    """What one way of matching has bound so far.
-
-    Attributes:
-        variables: index in the example and read in the program, by variable.
-        conditions: of boolean variables, as conjunctions.
-        parameters: constants found for the declared parameters.
-        axes: axes of the program an axis of the example stands for.
-        selections: masked values met.
-    """
-
-    variables: dict[str, tuple[Index, Ref]] = field(default_factory=dict)
-    conditions: dict[str, tuple[Condition, ...]] = field(default_factory=dict)
-    parameters: dict[str, float] = field(default_factory=dict)
-    axes: dict[Axis, Axes] = field(default_factory=dict)
-    nodes: dict[Value, tuple[Index, Ref]] = field(default_factory=dict)
-    selections: list[Select] = field(default_factory=list)
-
-    def copy(self) -> Bindings:
-        return Bindings(
-            dict(self.variables), dict(self.conditions), dict(self.parameters), dict(self.axes), dict(self.nodes),
-            list(self.selections),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """Where a match stopped.
-
-    Attributes:
-        progress: parts of the example matched before.
-        expected: a few words on the example's part.
-        found: the program's head there.
-        ref: where in the program.
-        detail: a sentence when more is known.
-    """
-
-    progress: int
-    expected: str
-    found: Head
-    ref: Ref
-    detail: str = ""
-
-
-def close(a: float, b: float) -> bool:
-    """Equal constants: equal infinities and NaNs included."""
-    if math.isnan(a) or math.isnan(b):
-        return math.isnan(a) and math.isnan(b)
-    return a == b or math.isclose(a, b, rel_tol=CONSTANT_TOLERANCE)
 
 
 class Matcher:
@@ -124,14 +78,16 @@ class Matcher:
         else:
             found = self._cores(ph, sh, s, env)
         if found is not None:
-            found.nodes[key] = (ph.ref.resolved, sh.ref)
+            found.nodes[key] = Shared(ph.ref.resolved, sh.ref, sh.coefficient if coefficients else None)
         return found
 
-    def _fail(self, ph: Head | str, sh: Head, s: Ref, env: Bindings, detail: str = "") -> None:
+    def _fail(self, ph: Head | str, sh: Head, s: Ref, env: Bindings, detail: str = "") -> Bindings | None:
+        """Remember how far the match came; always ``None``."""
         expected = ph if isinstance(ph, str) else describe(ph)
         progress = len(env.nodes) + len(env.variables)
         if self.mismatch is None or progress > self.mismatch.progress:
             self.mismatch = Mismatch(progress, expected, sh, s, detail)
+        return None
 
     def _constant(self, p: float, s: float, env: Bindings) -> bool:
         for name, sentinel in self.parameters.items():
@@ -169,18 +125,14 @@ class Matcher:
                 return False
         return True
 
-    def _again(
-        self, earlier: tuple[Index, Ref], ph: Head, sh: Head, env: Bindings, coefficients: bool
-    ) -> Bindings | None:
-        p0, s0 = earlier
-        renaming = self._renaming(p0, ph.ref.resolved, s0, sh.ref, env)
-        if renaming is None or not self.view.same(s0, sh.ref, renaming):
+    def _again(self, earlier: Shared, ph: Head, sh: Head, env: Bindings, coefficients: bool) -> Bindings | None:
+        scaled = coefficients and earlier.coefficient is not None and not close(earlier.coefficient, sh.coefficient)
+        renaming = self._renaming(earlier.index, ph.ref.resolved, earlier.ref, sh.ref, env)
+        if scaled or renaming is None or not self.view.same(earlier.ref, sh.ref, renaming):
             return self._fail(ph, sh, sh.ref, env, "a different value where the same one was expected")
         return env
 
-    def _renaming(
-        self, p0: Index, p1: Index, s0: Ref, s1: Ref, env: Bindings
-    ) -> dict[Axis, Axis] | None:
+    def _renaming(self, p0: Index, p1: Index, s0: Ref, s1: Ref, env: Bindings) -> dict[Axis, Axis] | None:
         renaming: dict[Axis, Axis] = {}
         for x0, x1 in zip((a for d in p0 for a in d), (a for d in p1 for a in d), strict=True):
             if x0 is x1:
@@ -197,7 +149,7 @@ class Matcher:
                 if moved is None:
                     return None
                 env.axes[x0] = moved
-            pairs = _align(env.axes[x0], env.axes[x1])
+            pairs = align(env.axes[x0], env.axes[x1])
             if pairs is None:
                 return None
             renaming.update(pairs)
@@ -208,9 +160,10 @@ class Matcher:
         s1 = self.view.peeler.peel(s1, {s0.value})
         if s1.value is not s0.value:
             return None
-        wanted, found = resolve(axes), []
+        wanted = resolve(axes)
+        found: list[tuple[Axis, Axis]] = []
         for d0, d1 in zip(s0.resolved, s1.resolved, strict=True):
-            pairs = _align(d0, d1)
+            pairs = align(d0, d1)
             if pairs is None:
                 return None
             found.extend((a, b) for a, b in pairs.items() if a in resolve(wanted))
@@ -274,9 +227,7 @@ class Matcher:
             env.axes[p[0]] = s
         return env
 
-    def _any(
-        self, env: Bindings, orders: Sequence[Sequence[tuple[Ref, Ref]]]
-    ) -> Bindings | None:
+    def _any(self, env: Bindings, orders: Sequence[Sequence[tuple[Ref, Ref]]]) -> Bindings | None:
         for order in orders:
             current: Bindings | None = env
             for p, s in sorted(order, key=lambda pair: self._variable(pair[0]) is not None):
@@ -357,23 +308,3 @@ class Matcher:
 
     def _same_read(self, a: Ref, b: Ref) -> bool:
         return self.view.peeler.peel(a).same(self.view.peeler.peel(b))
-
-
-def _align(a: Axes, b: Axes) -> dict[Axis, Axis] | None:
-    """Pair two groups of axes of equal extent, splitting where one is coarser; ``None`` when they do not divide."""
-    left, right = list(reversed(resolve(a))), list(reversed(resolve(b)))
-    pairs: dict[Axis, Axis] = {}
-    while left and right:
-        x, y = left.pop(), right.pop()
-        if x.size != y.size:
-            larger, smaller, stack = (x, y, left) if x.size > y.size else (y, x, right)
-            if larger.size % smaller.size:
-                return None
-            larger.split(smaller.size)
-            assert larger.parts is not None
-            stack.append(larger.parts[1])
-            x, y = (larger.parts[0], y) if larger is x else (x, larger.parts[0])
-        pairs[x] = y
-    return pairs if not left and not right else None
-
-

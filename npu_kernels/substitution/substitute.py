@@ -53,7 +53,9 @@ class Substituted:
     ``jax.jit``.
     """
 
-    def __init__(self, function: Callable[..., Any], policy: Policy, patterns: tuple[Pattern | str, ...] | None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], policy: Policy, patterns: tuple[Pattern | str, ...] | None
+    ) -> None:
         self._function = function
         self._policy = policy
         self._patterns = patterns
@@ -149,13 +151,13 @@ def _is_dynamic(leaf: Any) -> bool:
 
 def _key(leaves: Sequence[Any], structure: Any, patterns: tuple[Pattern, ...]) -> Hashable | None:
     """What a trace depends on; ``None`` when a static argument cannot be hashed."""
-    described = []
+    described: list[tuple[Any, ...]] = []
     for leaf in leaves:
         if _is_dynamic(leaf):
             described.append(("array", leaf.shape, str(leaf.dtype), bool(getattr(leaf, "weak_type", False))))
         else:
             described.append(("static", type(leaf), leaf))
-    settings = (jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision)
+    settings = tuple(jax.config.read(name) for name in ("jax_enable_x64", "jax_default_matmul_precision"))
     key = (structure, tuple(described), settings, tuple(map(id, patterns)))
     try:
         hash(key)

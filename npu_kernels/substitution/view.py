@@ -108,7 +108,7 @@ class View:
             return 1.0
         out.append(Factor(raw, exponent))
         if node.op in ("reduce", "dot_general"):
-            return float(self._core(ref, node).coefficient**exponent)
+            return float(self._core(ref, node).coefficient ** exponent)
         return 1.0
 
     # -- heads ---------------------------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ class View:
         if fill is not None:
             found = conditions(self.peeler, pred)
             inner = self.head(on_true)
-            if isinstance(inner.core, Select) and (inner.core.fill, inner.coefficient) == (fill, 1.0):
-                if not inner.core.additive:
-                    return Select(found + inner.core.conditions, inner.core.body, fill, False, ref)
+            core = inner.core
+            if isinstance(core, Select) and (core.fill, core.additive, inner.coefficient) == (fill, False, 1.0):
+                return Select(found + core.conditions, core.body, fill, False, ref)
             return Select(found, on_true, fill, False, ref)
         fill = self.folder.scalar(on_true.value)
         if fill is None:
@@ -274,9 +274,7 @@ class View:
         pairs = [(self.peeler.operand(na, i, a), self.peeler.operand(nb, i, b)) for i in range(len(na.operands))]
         return all(self.same(x, y, renaming, depth - 1) for x, y in pairs)
 
-    def _same_bound(
-        self, a: Ref, b: Ref, na: Node, nb: Node, renaming: Mapping[Axis, Axis], depth: int
-    ) -> bool:
+    def _same_bound(self, a: Ref, b: Ref, na: Node, nb: Node, renaming: Mapping[Axis, Axis], depth: int) -> bool:
         if na.op == "reduce":
             if na.attrs["kind"] != nb.attrs["kind"] or len(na.operands) != 1:
                 return False
