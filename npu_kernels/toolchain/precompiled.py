@@ -41,11 +41,16 @@ def precompiled_header(compiler: HostCompiler, *, checked: bool) -> tuple[str, .
 
 
 def _make(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> None:
-    suffix = "pch" if compiler.family == "clang" else "gch"
     with temporary_directory(subdirectory("tmp")) as temporary:
-        header = temporary / _HEADER
-        header.write_text(f'#include "{include_directory() / _HEADER}"\n')
-        output = temporary / f"{_HEADER}.{suffix}"
+        header = include_directory() / _HEADER
+        if compiler.family == "clang":
+            # The headers' hash is in the key; their times change whenever the package is installed again.
+            flags = (*flags, "-Xclang", "-fno-pch-timestamp")
+            output = temporary / f"{_HEADER}.pch"
+        else:
+            (temporary / _HEADER).write_text(f'#include "{header}"\n')
+            header = temporary / _HEADER
+            output = temporary / f"{_HEADER}.gch"
         result = run_compiler(
             [*compiler.argv, *flags, f"-I{include_directory()}", "-x", "c++-header", str(header), "-o", str(output)],
             env={"TMPDIR": str(temporary)},
