@@ -6,6 +6,7 @@ import functools
 
 from npu_kernels import codegen, ir, lowering, toolchain
 from npu_kernels.ir import device
+from npu_kernels.lowering.arch import arch_of
 from npu_kernels.toolchain import Artifact
 
 from .report import Report, report_of
@@ -16,15 +17,17 @@ class Lowered:
 
     Attributes:
         ir: the traced kernel; ``print`` shows it.
+        arch: the chip's architecture, ``2201`` for Atlas A2 and A3.
     """
 
-    def __init__(self, traced: ir.Kernel) -> None:
+    def __init__(self, traced: ir.Kernel, arch: str = "2201") -> None:
         self.ir = traced
+        self.arch = arch
 
     @functools.cached_property
     def program(self) -> device.Program:
         """The kernel in terms of the device: queues, buffers, instructions, cores."""
-        return lowering.lower(self.ir)
+        return lowering.lower(self.ir, self.arch)
 
     @functools.cached_property
     def generated(self) -> device.KernelSource:
@@ -38,7 +41,7 @@ class Lowered:
 
     def report(self) -> Report:
         """Buffers on chip by memory and bytes, blocks, and how the work is shared out over the cores."""
-        return report_of(self.program)
+        return report_of(self.program, arch_of(self.arch).capacity)
 
     def build(self, *, checked: bool = False) -> Artifact:
         """Compiles the source for the twin, or finds it in the cache."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,6 +37,7 @@ class Report:
         kernel_type: ``AIV_ONLY``, ``AIC_ONLY`` or a mix.
         blocks: how many blocks are launched.
         buffers: on-chip buffers of one core of each kind.
+        capacity: bytes of each memory that a kernel may use.
         units: iterations of the parallel loops together.
         units_per_block: the smallest and the largest share of a block.
         workspace_bytes: global memory lent to the kernel.
@@ -45,6 +47,7 @@ class Report:
     kernel_type: str
     blocks: int
     buffers: tuple[BufferUse, ...]
+    capacity: dict[str, int]
     units: int
     units_per_block: tuple[int, int]
     workspace_bytes: int
@@ -72,18 +75,20 @@ class Report:
                 if buffer.memory == memory:
                     holds = ", ".join(buffer.holds)
                     table.add_row(memory, buffer.name, f"{buffer.bytes:,}", str(buffer.copies), holds)
-            table.add_row(memory, "together", f"{used:,}", "", "", style="bold", end_section=True)
+            share = f"{100 * used / self.capacity[memory]:.1f} % of {self.capacity[memory]:,}"
+            table.add_row(memory, "together", f"{used:,}", "", share, style="bold", end_section=True)
         low, high = self.units_per_block
         facts = Table(show_header=False, box=None)
         facts.add_row("kernel type", self.kernel_type)
         facts.add_row("blocks", str(self.blocks))
-        facts.add_row("iterations", f"{self.units} shared out, {low} to {high} per block")
+        share = str(low) if low == high else f"{low} or {high}"
+        facts.add_row("iterations", f"{self.units} shared out, {share} per block")
         facts.add_row("workspace", f"{self.workspace_bytes:,} bytes of global memory")
         return Group(table, facts)
 
 
-def report_of(program: device.Program) -> Report:
-    """Gathers the report of a lowered kernel."""
+def report_of(program: device.Program, capacity: Mapping[str, int]) -> Report:
+    """Gathers the report of a lowered kernel for a chip with memories of these sizes."""
     buffers = tuple(
         BufferUse(s.memory, s.name, s.total, max(s.depth, 1), tuple(b.name for b in s.tenants))
         for section in program.sections
@@ -94,6 +99,7 @@ def report_of(program: device.Program) -> Report:
         kernel_type=program.kernel_type,
         blocks=program.blocks,
         buffers=buffers,
+        capacity={memory: capacity[memory] for memory in program.memory_use()},
         units=program.units,
         units_per_block=program.units_per_block(),
         workspace_bytes=program.workspace_bytes,

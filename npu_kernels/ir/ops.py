@@ -343,6 +343,11 @@ class Kernel:
     statics: dict[str, object] = field(default_factory=dict)
     dims: dict[str, int] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        from .printer import print_kernel  # the printer needs the operations
+
+        return print_kernel(self)
+
 
 def walk(block: Block) -> Iterator[Op]:
     """Every operation of a block and of the blocks inside it, in program order."""
