@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 from collections import Counter
 
 from npu_kernels import _native, errors, jax_compat
@@ -14,7 +15,9 @@ from npu_kernels.toolchain.artifacts import artifact_root
 TARGET = "npu_kernels.launch"
 
 
-@functools.cache
+_registration = threading.Lock()
+
+
 def ensure_registered() -> None:
     """Makes XLA:CPU know the custom call, and the runtime the user's cache.
 
@@ -23,8 +26,14 @@ def ensure_registered() -> None:
     Raises:
         CacheError: NPK-CA02, when the cache directory is not safe to use.
     """
-    jax_compat.register_stateful_ffi_target(TARGET, _native.ffi_target(), _native.ffi_state_type())
+    with _registration:
+        _register()
     _native.add_artifact_root(str(artifact_root()))
+
+
+@functools.cache
+def _register() -> None:
+    jax_compat.register_stateful_ffi_target(TARGET, _native.ffi_target(), _native.ffi_state_type())
 
 
 def launches() -> Counter[str]:

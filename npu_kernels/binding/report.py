@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.table import Table
 
 from npu_kernels.ir import device
@@ -62,6 +63,12 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """The report in terms of JSON."""
         return {**asdict(self), "used": self.used()}
+
+    def __str__(self) -> str:
+        console = Console(width=100, no_color=True, file=io.StringIO())
+        with console.capture() as text:
+            console.print(self)
+        return text.get()
 
     def __rich__(self) -> Group:
         table = Table(title=f"{self.kernel}: on-chip memory of one core", title_justify="left")
