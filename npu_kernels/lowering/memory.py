@@ -1,0 +1,189 @@
+"""Gives every buffer its storage: queues for streams, shared TBufs for temporaries, within the chip's memories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import LoweringError
+from ..ir import Location
+from ..ir.device import Buffer, Instr, Storage
+from .arch import Arch
+from .liveness import Life, Liveness, instructions
+
+#: Queues whose buffers hold an event id of one pair of pipes, and how many of the eight ids they may take; one
+#: stays free for the explicit events of that pair.
+_EVENT_PAIRS = {"VECIN": 1, "VECOUT": 0, "A1": 1, "B1": 1, "A2": 0, "B2": 0, "CO1": 0}
+#: Positions whose queues draw on the same pair of pipes.
+_SHARED_PAIR = {"B1": "A1", "B2": "A2"}
+_UNIT = {"UB": 32, "L1": 32, "L0A": 512, "L0B": 512, "L0C": 1024}
+
+
+@dataclass(eq=False)
+class _Slot:
+    storage: Storage
+    lives: list[Life]
+
+
+def plan(liveness: Liveness, arch: Arch, kernel: str, location: Location) -> list[Storage]:
+    """Assigns ``Buffer.storage`` and returns all storages.
+
+    Raises:
+        LoweringError: NPK-UB01 with the table of buffers when a memory is too small; NPK-AL01 for too many buffers.
+    """
+    lives = [life for life in liveness.lives.values() if life.first >= 0]
+    streams = [life for life in lives if life.buffer.position != "VECCALC"]
+    temps = sorted((life for life in lives if life.buffer.position == "VECCALC"), key=lambda life: life.start)
+    queues = _queues(streams, arch)
+    slots = _slots(temps, liveness)
+    storages = [q.storage for q in queues] + [s.storage for s in slots]
+    _fit(storages, arch, kernel, location)
+    count = sum(max(s.depth, 1) for s in storages)
+    if count > arch.max_buffers:
+        raise LoweringError(
+            "NPK-AL01",
+            f"{kernel} needs {count} on-chip buffers at once; the chip has {arch.max_buffers}. Use fewer tiles at a "
+            "time, or split the kernel",
+            location=str(location),
+        )
+    for storage in storages:
+        for buffer in storage.tenants:
+            buffer.storage = storage
+    return storages
+
+
+def _rounded(buffer: Buffer) -> int:
+    unit = _UNIT[buffer.memory]
+    return -(-buffer.nbytes // unit) * unit
+
+
+def _queues(streams: list[Life], arch: Arch) -> list[_Slot]:
+    """One queue for each stream, double where it is filled again and again, as far as event ids reach."""
+    made = [
+        _Slot(
+            Storage(
+                _queue_name(life.buffer), life.buffer.position, _rounded(life.buffer), 2 if life.loop_depth else 1,
+                [life.buffer],
+            ),
+            [life],
+        )
+        for life in streams
+    ]
+    for pair in sorted({_SHARED_PAIR.get(s.storage.position, s.storage.position) for s in made}):
+        budget = arch.queue_events - _EVENT_PAIRS[pair]
+        mine = [s for s in made if _SHARED_PAIR.get(s.storage.position, s.storage.position) == pair]
+        made = [s for s in made if s not in mine] + _within_events(mine, budget)
+    return made
+
+
+def _events(slots: list[_Slot]) -> int:
+    return sum(s.storage.depth for s in slots)
+
+
+def _within_events(slots: list[_Slot], budget: int) -> list[_Slot]:
+    """Shares queues between streams that are never on chip together, then gives up double buffers, inner loops last."""
+    if _events(slots) > budget:
+        slots = _shared(slots)
+    by_use = sorted(slots, key=lambda s: (max(life.loop_depth for life in s.lives), -s.storage.nbytes))
+    for slot in by_use:
+        if _events(slots) > budget and slot.storage.depth == 2:
+            slot.storage.depth = 1
+    if _events(slots) > budget:
+        worst = slots[0].lives[0].buffer
+        raise LoweringError(
+            "NPK-AL01",
+            f"{len(slots)} tiles move in the same direction at once and the pipes have {budget} event ids for them; "
+            "load or store fewer tiles at a time",
+            location=str(worst.location),
+        )
+    return slots
+
+
+def _shared(slots: list[_Slot]) -> list[_Slot]:
+    kept: list[_Slot] = []
+    for slot in sorted(slots, key=lambda s: -s.storage.nbytes):
+        life = slot.lives[0]
+        for other in kept:
+            same = other.storage.position == slot.storage.position
+            if same and all(_apart(life, there) for there in other.lives):
+                other.lives.append(life)
+                other.storage.tenants.append(life.buffer)
+                other.storage.depth = max(other.storage.depth, slot.storage.depth)
+                break
+        else:
+            kept.append(slot)
+    return kept
+
+
+def _apart(a: Life, b: Life) -> bool:
+    """The two are never on chip together, in any iteration."""
+    return a.home is b.home and (a.last < b.first or b.last < a.first)
+
+
+def _queue_name(buffer: Buffer) -> str:
+    return f"{buffer.name}Queue"
+
+
+def _slots(temps: list[Life], liveness: Liveness) -> list[_Slot]:
+    """Colours the lives of temporaries, sharing memory between those that do not meet."""
+    slots: list[_Slot] = []
+    for life in temps:
+        need = _rounded(life.buffer)
+        free = [s for s in slots if all(_disjoint(other, life, liveness) for other in s.lives)]
+        best = min(free, key=lambda s: (max(need - s.storage.nbytes, 0), s.storage.nbytes), default=None)
+        if best is None or need - best.storage.nbytes > need // 2:
+            slot = _Slot(Storage(f"{life.buffer.name}Buf", "VECCALC", need, 0, [life.buffer]), [life])
+            slots.append(slot)
+        else:
+            best.storage.nbytes = max(best.storage.nbytes, need)
+            best.storage.tenants.append(life.buffer)
+            best.lives.append(life)
+    for i, slot in enumerate(slots):
+        if len(slot.lives) > 1:
+            slot.storage.name = f"work{i}Buf"
+    return slots
+
+
+def _disjoint(before: Life, after: Life, liveness: Liveness) -> bool:
+    """``before`` is dead when ``after`` (which starts later) begins, or dies in the instruction that begins it."""
+    if before.end < after.start:
+        return True
+    if before.end > after.start or before.buffer.nbytes < after.buffer.nbytes:
+        return False
+    found = [i for s in liveness.at.get(after.start, []) for i in instructions(s)]
+    return bool(found) and all(_writes_over(i, before.buffer, after.buffer) for i in found)
+
+
+def _writes_over(instr: Instr, before: Buffer, after: Buffer) -> bool:
+    if instr.dst.base is not after or before not in instr.reads():
+        return False
+    return all(i in instr.inplace for i, source in enumerate(instr.sources) if source.base is before)
+
+
+def _fit(storages: list[Storage], arch: Arch, kernel: str, location: Location) -> None:
+    """Gives up double buffers, largest first, in each memory that is too small."""
+    for memory in {s.memory for s in storages}:
+        mine = [s for s in storages if s.memory == memory]
+        for storage in sorted(mine, key=lambda s: -s.nbytes):
+            if sum(s.total for s in mine) > arch.capacity[memory] and storage.depth == 2:
+                storage.depth = 1
+        if sum(s.total for s in mine) > arch.capacity[memory]:
+            raise _over_budget(memory, mine, arch, kernel, location)
+
+
+def _over_budget(
+    memory: str, storages: list[Storage], arch: Arch, kernel: str, location: Location
+) -> LoweringError:
+    total = sum(s.total for s in storages)
+    ordered = sorted(storages, key=lambda s: -s.total)
+    rows = [
+        f"  {s.total:>9,} B  {', '.join(dict.fromkeys(b.name for b in s.tenants))}  "
+        f"({', '.join(dict.fromkeys(str(b.location) for b in s.tenants))})"
+        for s in ordered
+    ]
+    worst = ordered[0].tenants[0]
+    return LoweringError(
+        "NPK-UB01",
+        f"{memory}: {kernel} needs {total:,} B of {arch.capacity[memory]:,} B. Make the tiles smaller: fewer rows a "
+        "step, or a loop over the columns. The buffers, largest first:\n" + "\n".join(rows),
+        location=str(worst.location if worst.location.line else location),
+    )
