@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -94,27 +95,39 @@ def show(
 def explain(
     program: Annotated[str, typer.Argument(help="A StableHLO file (.mlir), or module:function.")],
     shape: Shapes = None,
-    json: Annotated[bool, typer.Option("--json", help="Keys: replaced, near_misses.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Keys: replaced, near_misses.")] = False,
 ) -> None:
     """Say which patterns of a program would be replaced, which nearly, and why not."""
-    from .explain import explain_program
+    from .programs import explain_program
 
     report = explain_program(program, shape or [])
-    if json:
-        sys.stdout.write(report.json() + "\n")
+    if as_json:
+        sys.stdout.write(json.dumps(report.to_json(), indent=2) + "\n")
     else:
-        out.print(report.table())
+        out.print(report)
 
 
 @app.command()
 def export(
     kernel: Annotated[str, typer.Argument(help="A kernel of `list`.")],
     folder: Annotated[Path, typer.Argument(help="Where the operator folder is written.")],
+    shape: Shapes = None,
 ) -> None:
-    """Write a kernel as an operator folder that a CANN operator repository accepts."""
-    from .export import export_operator
+    """Write a kernel as an operator folder that a CANN operator repository accepts.
 
-    for file in export_operator(kernel, folder):
+    Without --shape for the kernel's first example in float32, float16 and bfloat16.
+    """
+    from npu_kernels.upstream import export as export_operator
+
+    from .library import find_operation, operation_shapes
+
+    options: dict[str, Any] = {}
+    shapes: list[list[tuple[int, ...]]] = []
+    if shape:
+        arrays = list(operation_shapes(find_operation(kernel), shape).values())
+        shapes = [[array.shape for array in arrays]]
+        options["dtypes"] = [arrays[0].dtype.name]
+    for file in export_operator(kernel, shapes, folder, **options):
         out.print(str(file), markup=False, highlight=False)
 
 

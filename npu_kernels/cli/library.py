@@ -57,6 +57,11 @@ def example_shapes(example: Example) -> list[str]:
     return [f"{name}={'x'.join(map(str, shape))}:{example.dtype}" for name, shape in example.shapes.items()]
 
 
+def operation_shapes(operation: Operation, texts: Sequence[str]) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes of the command line by the operation's parameters; raises NPK-CL01 when they do not fit."""
+    return arrange(texts, _positional(operation.function), _optional(operation.function))
+
+
 def load_object(name: str) -> Any:
     """What ``module:name`` or ``file.py:name`` names; raises NPK-CL01 when it is not there."""
     module_name, _, attribute = name.rpartition(":")
