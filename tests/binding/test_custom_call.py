@@ -161,7 +161,6 @@ def _run_exported(path: Path, cache: Path) -> subprocess.CompletedProcess[str]:
 def test_an_exported_program_runs_in_another_process_that_has_the_artifact(
     add_one: Any, fresh_cache: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("flatbuffers")
     check = jax.export.DisabledSafetyCheck.custom_call("npu_kernels.launch")
     exported = jax.export.export(jax.jit(_call(add_one(4))), disabled_checks=[check])(jnp.zeros(4))
     (tmp_path / "program").write_bytes(exported.serialize())
