@@ -100,6 +100,13 @@ class Kernel:
             raise SignatureError("NPK-SG02", f"kernel {self.name}{self._signature.python}: {error}.") from None
         bound.apply_defaults()
         arrays = {name: _as_array(self.name, name, bound.arguments[name]) for name in self._signature.arrays}
+        for name, array in arrays.items():
+            if not all(isinstance(size, int) for size in array.shape):
+                raise TransformError(
+                    "NPK-TR01",
+                    f"kernel {self.name}: `{name}` has the symbolic shape {array.shape}, but kernels are made for known "
+                    "sizes; export the program once for each size.",
+                )
         statics = {name: bound.arguments[name] for name in self._signature.statics}
         for name, value in statics.items():
             _check_static(self.name, name, value)

@@ -6,6 +6,7 @@ import traceback
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -167,6 +168,13 @@ def test_an_error_in_the_body_keeps_the_authors_frame() -> None:
 def test_interpret_is_eager_only() -> None:
     with pytest.raises(TransformError, match=r"NPK-TR01.*interpret"):
         jax.jit(lambda x: scale(x, interpret=True))(_x(2, 2))
+
+
+def test_a_symbolic_size_is_refused_by_name() -> None:
+    (size,) = jax.export.symbolic_shape("batch")
+    spec = jax.ShapeDtypeStruct((size, 8), jnp.float32)
+    with pytest.raises(TransformError, match=r"NPK-TR01.*`x` has the symbolic shape \(batch, 8\)"):
+        jax.export.export(jax.jit(lambda x: scale(x)))(spec)
 
 
 def test_checked_mode_is_another_artifact_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
