@@ -13,7 +13,7 @@ import npu_kernels.language as nl
 from npu_kernels.errors import OperandError
 
 from ..library import Array, Launch
-from .kernel import rms_norm_kernel, rms_norm_wide_kernel
+from .kernel import rms_norm_rows, rms_norm_wide
 from .specs import WIDE_COLUMNS, block_rows
 
 _DTYPES = ("float32", "float16", "bfloat16")
@@ -55,9 +55,9 @@ def prepare(x: Array, weight: Array | None = None, *, eps: float, dtype: Any = N
     statics: dict[str, Any] = {"eps": float(eps), "dtype": getattr(nl, result.name)}
     step = block_rows(rows, dim)
     if step:
-        kernel, statics["block_rows"] = rms_norm_kernel, step
+        kernel, statics["block_rows"] = rms_norm_rows, step
     else:
-        kernel, statics["block_columns"] = rms_norm_wide_kernel, WIDE_COLUMNS
+        kernel, statics["block_columns"] = rms_norm_wide, WIDE_COLUMNS
     return Launch(kernel, (operand.reshape(rows, dim), scale), statics, lambda out: out.reshape(operand.shape))
 
 

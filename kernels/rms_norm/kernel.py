@@ -10,7 +10,7 @@ from npu_kernels.ir import DType
 
 
 @npu_kernel
-def rms_norm_kernel(
+def rms_norm_rows(
     x: Float[nl.Tensor, "rows dim"],
     weight: Float[nl.Tensor, "dim"],
     *,
@@ -23,15 +23,15 @@ def rms_norm_kernel(
     out = nl.output((rows, dim), dtype)
     scale = nl.load(weight).astype(nl.float32)
     for r in nl.parallel(rows, step=block_rows):
-        block = nl.load(x[r : r + block_rows, :]).astype(nl.float32)
-        mean_square = nl.mean(block * block, axis=-1, keepdims=True)
-        normal = block * nl.rsqrt(mean_square + eps)
+        tile = nl.load(x[r : r + block_rows, :]).astype(nl.float32)
+        mean_square = nl.mean(tile * tile, axis=-1, keepdims=True)
+        normal = tile * nl.rsqrt(mean_square + eps)
         nl.store(out[r : r + block_rows, :], (normal * scale).astype(dtype))
     return out
 
 
 @npu_kernel
-def rms_norm_wide_kernel(
+def rms_norm_wide(
     x: Float[nl.Tensor, "rows dim"],
     weight: Float[nl.Tensor, "dim"],
     *,

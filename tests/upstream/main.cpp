@@ -1,0 +1,6 @@
+#include <gtest/gtest.h>
+
+int main()
+{
+    return ::testing::run_all();
+}

@@ -1,0 +1,130 @@
+"""The operator folder: complete, consistent with the kernel, and its own unit test runs on the twin."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from npu_kernels import toolchain
+from npu_kernels.errors import CommandError
+from npu_kernels.upstream import export
+
+_SHAPES = [((6, 48), (48,)), ((5, 33), (33,)), ((2, 8200), (8200,))]
+_HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("operators")
+    export("rms_norm", _SHAPES, root)
+    return root / "npk_rms_norm"
+
+
+def _run_unit_test(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Builds the folder's unit test against the twin, with a small stand-in for GoogleTest, and runs it."""
+    include = toolchain.include_directory()
+    library = include.parent / "lib"
+    program = folder / "unit_test"
+    test = folder / "tests" / "ut" / "op_kernel" / "test_npk_rms_norm.cpp"
+    command = [
+        *toolchain.find_compiler().argv,
+        *("-std=c++17", "-O1", "-ffp-contract=off", "-DASCENDC_CPU_DEBUG=1", "-DDTYPE_X=float"),
+        *("-I", str(include), "-I", str(_HERE), str(test), str(_HERE / "main.cpp"), "-o", str(program)),
+        *("-L", str(library), f"-Wl,-rpath,{library}", "-lnpu_kernels_runtime", "-lpthread"),
+    ]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stderr
+    return subprocess.run([str(program)], capture_output=True, text=True, timeout=120)
+
+
+def test_has_every_file_of_the_standard_layout(folder: Path) -> None:
+    files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    assert files >= {
+        "CMakeLists.txt",
+        "README.md",
+        "examples/test_aclnn_npk_rms_norm.cpp",
+        "op_host/CMakeLists.txt",
+        "op_host/npk_rms_norm_def.cpp",
+        "op_host/npk_rms_norm_infershape.cpp",
+        "op_host/npk_rms_norm_tiling.cpp",
+        "op_kernel/npk_rms_norm.cpp",
+        "op_kernel/npk_rms_norm.h",
+        "op_kernel/npk_rms_norm_tiling_data.h",
+        "op_kernel/npk_rms_norm_tiling_key.h",
+        "tests/ut/op_kernel/CMakeLists.txt",
+        "tests/ut/op_kernel/test_npk_rms_norm.cpp",
+    }
+
+
+def test_its_unit_test_passes_on_the_twin(folder: Path) -> None:
+    result = _run_unit_test(folder)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("OK") == 3 * len(_SHAPES)
+
+
+def test_its_unit_test_finds_a_wrong_kernel(folder: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "npk_rms_norm"
+    shutil.copytree(folder, broken, ignore=shutil.ignore_patterns("unit_test"))
+    header = broken / "op_kernel" / "npk_rms_norm.h"
+    text, found = re.subn(r"1\.0e-05f", "1.5e-01f", header.read_text())
+    assert found == 3 * len(_SHAPES), "eps stands once in each specialisation"
+    header.write_text(text)
+    result = _run_unit_test(broken)
+    assert result.returncode == 1
+    assert "differs from" in result.stdout
+
+
+def test_tiling_has_one_entry_for_each_shape_and_dtype(folder: Path) -> None:
+    tiling = (folder / "op_host" / "npk_rms_norm_tiling.cpp").read_text()
+    for first, second in _SHAPES:
+        entry = f"{{ {{ {', '.join(map(str, first))} }}, {{ {second[0]} }} }},"
+        assert tiling.count(entry) == 3
+    for dtype in ("ge::DT_FLOAT,", "ge::DT_FLOAT16,", "ge::DT_BF16,"):
+        assert tiling.count(f"{{ {dtype}") == len(_SHAPES)
+
+
+def test_tiling_keys_number_the_specialisations(folder: Path) -> None:
+    keys = ", ".join(map(str, range(9)))
+    assert keys in (folder / "op_kernel" / "npk_rms_norm_tiling_key.h").read_text()
+    kernel = (folder / "op_kernel" / "npk_rms_norm.cpp").read_text()
+    assert kernel.count("if constexpr (schMode == ") == 9
+
+
+def test_readme_says_what_was_not_run(folder: Path) -> None:
+    readme = (folder / "README.md").read_text()
+    assert "| Vendor's compiler, simulator, device | not run |" in readme
+    assert "5 × 33" in readme and r"\sqrt" in readme
+
+
+def test_files_do_not_depend_on_the_machine_or_the_run(folder: Path, tmp_path: Path) -> None:
+    again = export("rms_norm", _SHAPES, tmp_path)
+    for file in again:
+        text = file.read_text()
+        assert text == (folder / file.relative_to(tmp_path / "npk_rms_norm")).read_text()
+        assert str(tmp_path) not in text
+
+
+def test_the_first_example_is_taken_without_shapes(tmp_path: Path) -> None:
+    export("rms_norm", [], tmp_path, dtypes=("float32",))
+    assert "| 0 | 1 × 64 × 576 |" not in (tmp_path / "npk_rms_norm" / "README.md").read_text()
+    assert "| 0 | 64 × 576 | 576 | float32 |" in (tmp_path / "npk_rms_norm" / "README.md").read_text()
+
+
+def test_a_kernel_without_operator_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="NPK-EX10: attention cannot be exported"):
+        export("attention", [], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_kernel_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"NPK-CL01: there is no kernel 'norm': take one of attention, rms_norm"):
+        export("norm", [], tmp_path)
+
+
+def test_an_unknown_dtype_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="NPK-EX10: rms_norm cannot be exported for int32"):
+        export("rms_norm", [], tmp_path, dtypes=("int32",))
