@@ -104,7 +104,7 @@ class Kernel:
             if not all(isinstance(size, int) for size in array.shape):
                 raise TransformError(
                     "NPK-TR01",
-                    f"kernel {self.name}: `{name}` has the symbolic shape {array.shape}, but kernels are made for known "
+                    f"kernel {self.name}: `{name}` has the symbolic shape {array.shape}, but kernels need known "
                     "sizes; export the program once for each size.",
                 )
         statics = {name: bound.arguments[name] for name in self._signature.statics}
