@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from npu_kernels.substitution.explain import explain, require
+from npu_kernels.substitution.module import substitute_module
 from npu_kernels.substitution.pattern import Argument, Declined, Example, Pattern, Reason, array, mask
 from npu_kernels.substitution.policy import DEFAULT, EXACT, FAST, Permission, Policy
 from npu_kernels.substitution.registry import load_kernel_library, register, registered
@@ -32,4 +33,5 @@ __all__ = [
     "registered",
     "require",
     "substitute",
+    "substitute_module",
 ]

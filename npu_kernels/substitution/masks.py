@@ -37,7 +37,7 @@ def conditions(peeler: Peeler, ref: Ref, negated: bool = False) -> tuple[Conditi
     if node.op == "not":
         return conditions(peeler, Ref(node.operands[0], ref.index), not negated)
     if node.op == "and" and not negated and ref.value.dtype == "bool":
-        found = [c for v in node.operands for c in conditions(peeler, Ref(v, ref.index))]
+        found = [c for i in range(2) for c in conditions(peeler, peeler.operand(node, i, ref))]
         return tuple(found)
     if node.op == "select":
         pred, on_true, on_false = (peeler.operand(node, i, ref) for i in range(3))
@@ -54,7 +54,7 @@ def conditions(peeler: Peeler, ref: Ref, negated: bool = False) -> tuple[Conditi
 
 def _comparison(peeler: Peeler, node: Node, ref: Ref) -> Condition | None:
     """The boolean that a comparison of a converted boolean with zero or one stands for."""
-    converted = peeler.peel(Ref(node.operands[0], ref.index))
+    converted = peeler.peel(peeler.operand(node, 0, ref))
     against = peeler.folder.scalar(node.operands[1])
     source = converted.value.producer
     if against is None or source is None or source.op != "convert" or source.operands[0].dtype != "bool":
@@ -95,7 +95,7 @@ def two_valued(peeler: Peeler, ref: Ref) -> TwoValued | None:
     a, b = scalar(left), scalar(right)
     if (a is None) == (b is None):
         return None
-    inner = two_valued(peeler, Ref(right if b is None else left, ref.index))
+    inner = two_valued(peeler, peeler.operand(node, 1 if b is None else 0, ref))
     if inner is None:
         return None
 

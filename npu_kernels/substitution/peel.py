@@ -23,11 +23,15 @@ class Peeler:
         self.folder = folder or Folder()
 
     def operand(self, node: Node, position: int, ref: Ref) -> Ref:
-        """Operand of an elementwise node at the index its result is read at; a scalar operand has no index."""
+        """Operand of an elementwise node at the index its result is read at.
+
+        A scalar operand has no index, and a dimension of size one is not walked along: jaxprs stretch both.
+        """
         value = node.operands[position]
-        if value.aval.ndim == 0 and ref.value.aval.ndim != 0:
+        if value.aval.ndim != ref.value.aval.ndim:
             return Ref(value, ())
-        return Ref(value, ref.index)
+        index = (axes if size != 1 else () for size, axes in zip(value.shape, ref.index, strict=True))
+        return Ref(value, tuple(index))
 
     def step(self, ref: Ref, *, narrowing: bool = True) -> Ref | None:
         """One neutral operation taken away, or ``None`` when there is none at the head.

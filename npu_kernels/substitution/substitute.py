@@ -157,7 +157,8 @@ def _key(leaves: Sequence[Any], structure: Any, patterns: tuple[Pattern, ...]) -
             described.append(("array", leaf.shape, str(leaf.dtype), bool(getattr(leaf, "weak_type", False))))
         else:
             described.append(("static", type(leaf), leaf))
-    settings = tuple(jax.config.read(name) for name in ("jax_enable_x64", "jax_default_matmul_precision"))
+    config: Any = jax.config
+    settings = (config.jax_enable_x64, config.jax_default_matmul_precision)
     key = (structure, tuple(described), settings, tuple(map(id, patterns)))
     try:
         hash(key)
