@@ -120,7 +120,7 @@ def _check_options(
     local_window_size: int | tuple[int, int] | None,
     implementation: str | None,
     return_residual: bool,
-    scale: float | None,
+    scale: Any,
 ) -> None:
     asked = {
         "bias": bias is not None,
@@ -138,7 +138,7 @@ def _check_options(
             f"attention: implementation={implementation!r} names another implementation. Leave it out to run this "
             "kernel, or call jax.nn.dot_product_attention.",
         )
-    if isinstance(scale, (jax.Array, jax.core.Tracer)) and not jax.core.is_concrete(scale):
+    if isinstance(scale, jax.core.Tracer):
         raise OperandError(
             "NPK-AT01", "attention: scale is a traced value. Pass a Python number, or multiply the query by it."
         )

@@ -46,7 +46,9 @@ def attention_reference(
                 mask_value=mask_value,
             )
         )
-        out = np.einsum("bnts,bsnh->btnh", probabilities, np.repeat(v, q.shape[2] // k.shape[2], axis=2))
+        out: npt.NDArray[np.float64] = np.einsum(
+            "bnts,bsnh->btnh", probabilities, np.repeat(v, q.shape[2] // k.shape[2], axis=2)
+        )
         if query_seq_lengths is not None:
             inside = np.arange(q.shape[1])[None, :] < np.asarray(query_seq_lengths)[:, None]
             out = out * inside[:, :, None, None]
@@ -85,8 +87,9 @@ def scores_reference(
 def _softmax(scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if scores.shape[-1] == 0:
         return scores
-    weights = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
-    return weights / np.sum(weights, axis=-1, keepdims=True)
+    weights: npt.NDArray[Any] = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
+    weights /= np.sum(weights, axis=-1, keepdims=True)
+    return weights
 
 
 def _batched(array: npt.ArrayLike) -> npt.NDArray[np.float64]:

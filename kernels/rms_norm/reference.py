@@ -24,5 +24,5 @@ def rms_norm_reference(
     del dtype
     wide = np.asarray(x).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        normal = wide / np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + eps)
+        normal: npt.NDArray[np.float64] = wide / np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + eps)
         return normal if weight is None else normal * np.asarray(weight).astype(np.float64)

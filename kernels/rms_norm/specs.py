@@ -53,7 +53,8 @@ def tolerance(dtype: str, arguments: Mapping[str, Any], expected: Float64) -> Fl
     dim = np.shape(arguments["x"])[-1]
     single = _UNIT["float32"] * (16 + np.sqrt(dim))
     final = 0.0 if dtype == "float32" else _UNIT[dtype]
-    return np.abs(expected) * (single + final) + _SMALLEST[dtype]
+    allowed: Float64 = np.abs(expected) * (single + final) + _SMALLEST[dtype]
+    return allowed
 
 
 def _normal(*shape: int, weight: bool = True, scale: float = 1.0) -> Callable[[np.random.Generator], Mapping[str, Any]]:
