@@ -2,7 +2,8 @@
 #ifndef NPK_FFI_HANDLER_H_
 #define NPK_FFI_HANDLER_H_
 
-namespace npk::ffi {
+namespace npk::ffi
+{
 
 // Addresses of the two stages' handlers, and of the type of the state that instantiation hands to execution.
 void* instantiate_handler();
@@ -10,6 +11,6 @@ void* execute_handler();
 void* state_type_id();
 void* state_type_info();
 
-}  // namespace npk::ffi
+} // namespace npk::ffi
 
-#endif  // NPK_FFI_HANDLER_H_
+#endif // NPK_FFI_HANDLER_H_

@@ -12,8 +12,10 @@
 
 #include "npk/runtime/fault_store.h"
 
-namespace npk {
-namespace {
+namespace npk
+{
+namespace
+{
 
 std::atomic<uint64_t> next_launch{1};
 
@@ -21,78 +23,90 @@ std::atomic<uint64_t> next_launch{1};
 constexpr uint32_t kInline = 32;
 
 template <typename T>
-class ArgArray {
- public:
-  explicit ArgArray(uint32_t size) {
-    if (size > kInline) many_ = std::make_unique<T[]>(size);
-  }
-  T* data() { return many_ ? many_.get() : few_.data(); }
+class ArgArray
+{
+public:
+    explicit ArgArray(uint32_t size)
+    {
+        if (size > kInline) many_ = std::make_unique<T[]>(size);
+    }
+    T* data() { return many_ ? many_.get() : few_.data(); }
 
- private:
-  std::array<T, kInline> few_;
-  std::unique_ptr<T[]> many_;
+private:
+    std::array<T, kInline> few_;
+    std::unique_ptr<T[]> many_;
 };
 
-}  // namespace
+} // namespace
 
 Call::Call(Kernel& kernel, uint32_t blocks, size_t workspace_bytes, const std::string& tiling)
-    : kernel_(kernel), blocks_(blocks), workspace_(twin_runtime(), workspace_bytes), tiling_bytes_(tiling.size()) {
-  if (tiling.empty()) return;
-  tiling_ = twin_runtime().allocate(tiling.size());
-  if (tiling_ == nullptr) throw std::bad_alloc();
-  std::memcpy(tiling_, tiling.data(), tiling.size());
+    : kernel_(kernel), blocks_(blocks), workspace_(twin_runtime(), workspace_bytes), tiling_bytes_(tiling.size())
+{
+    if (tiling.empty()) return;
+    tiling_ = twin_runtime().allocate(tiling.size());
+    if (tiling_ == nullptr) throw std::bad_alloc();
+    std::memcpy(tiling_, tiling.data(), tiling.size());
 }
 
-Call::~Call() {
-  if (tiling_ != nullptr) twin_runtime().release(tiling_);
+Call::~Call()
+{
+    if (tiling_ != nullptr) twin_runtime().release(tiling_);
 }
 
 bool Call::launch(void* const* arrays, const uint64_t* bytes, uint32_t num_inputs, uint32_t num_outputs,
-                  std::string* message) {
-  const uint32_t num_arrays = num_inputs + num_outputs;
-  const uint32_t num_args = num_arrays + 2;  // workspace and tiling follow the arrays
-  const uint64_t launch_id = next_launch.fetch_add(1, std::memory_order_relaxed);
-  if (num_args != kernel_.code->num_args()) {
-    return fail({"NPK-RC11", kernel_.name, "",
-                 "takes " + std::to_string(kernel_.code->num_args()) + " arguments, workspace and tiling included, " +
-                     "but was given " + std::to_string(num_args),
-                 0, {}},
-                launch_id, message);
-  }
-  void* workspace = workspace_.borrow();
-  if (workspace == nullptr && workspace_.bytes() != 0) {
-    return fail({"NPK-RC11", kernel_.name, "",
-                 "no memory for its workspace of " + std::to_string(workspace_.bytes()) + " bytes", 0, {}},
-                launch_id, message);
-  }
-  ArgArray<void*> args(num_args);
-  ArgArray<uint64_t> arg_bytes(num_args);
-  std::copy_n(arrays, num_arrays, args.data());
-  std::copy_n(bytes, num_arrays, arg_bytes.data());
-  args.data()[num_arrays] = workspace;
-  arg_bytes.data()[num_arrays] = workspace_.bytes();
-  args.data()[num_arrays + 1] = tiling_;
-  arg_bytes.data()[num_arrays + 1] = tiling_bytes_;
+                  std::string* message)
+{
+    const uint32_t num_arrays = num_inputs + num_outputs;
+    const uint32_t num_args = num_arrays + 2; // workspace and tiling follow the arrays
+    const uint64_t launch_id = next_launch.fetch_add(1, std::memory_order_relaxed);
+    if (num_args != kernel_.code->num_args()) {
+        return refuse("takes " + std::to_string(kernel_.code->num_args()) +
+                          " arguments, workspace and tiling included, but was given " + std::to_string(num_args),
+                      launch_id, message);
+    }
+    ArgArray<void*> args(num_args);
+    ArgArray<uint64_t> arg_bytes(num_args);
+    void* workspace = workspace_.borrow();
+    if (workspace == nullptr && workspace_.bytes() != 0) {
+        return refuse("no memory for its workspace of " + std::to_string(workspace_.bytes()) + " bytes", launch_id,
+                      message);
+    }
+    std::copy_n(arrays, num_arrays, args.data());
+    std::copy_n(bytes, num_arrays, arg_bytes.data());
+    args.data()[num_arrays] = workspace;
+    arg_bytes.data()[num_arrays] = workspace_.bytes();
+    args.data()[num_arrays + 1] = tiling_;
+    arg_bytes.data()[num_arrays + 1] = tiling_bytes_;
 
-  kernel_.launches.fetch_add(1, std::memory_order_relaxed);
-  Fault fault;
-  const bool ok = twin_runtime().launch(
-      *kernel_.code, {args.data(), arg_bytes.data(), num_args, num_inputs, num_outputs, blocks_}, &fault);
-  workspace_.give_back(workspace);
-  if (ok) return true;
-  fault.kernel = kernel_.name;
-  return fail(std::move(fault), launch_id, message);
+    kernel_.launches.fetch_add(1, std::memory_order_relaxed);
+    Fault fault;
+    const bool ok = twin_runtime().launch(
+        *kernel_.code, {args.data(), arg_bytes.data(), num_args, num_inputs, num_outputs, blocks_}, &fault);
+    workspace_.give_back(workspace);
+    if (ok) return true;
+    fault.kernel = kernel_.name;
+    return fail(std::move(fault), launch_id, message);
 }
 
-bool Call::fail(Fault fault, uint64_t launch_id, std::string* message) const {
-  FaultRecord record;
-  record.python_location = kernel_.lines.python_location(fault.line);
-  record.fault = std::move(fault);
-  record.launch_id = launch_id;
-  record.thread = static_cast<uint64_t>(pthread_self());
-  *message = record.message();
-  FaultStore::instance().add(std::move(record));
-  return false;
+bool Call::refuse(std::string reason, uint64_t launch_id, std::string* message) const
+{
+    Fault fault;
+    fault.code = "NPK-RC11";
+    fault.kernel = kernel_.name;
+    fault.message = std::move(reason);
+    return fail(std::move(fault), launch_id, message);
 }
 
-}  // namespace npk
+bool Call::fail(Fault fault, uint64_t launch_id, std::string* message) const
+{
+    FaultRecord record;
+    record.python_location = kernel_.lines.python_location(fault.line);
+    record.fault = std::move(fault);
+    record.launch_id = launch_id;
+    record.thread = static_cast<uint64_t>(pthread_self());
+    *message = record.message();
+    FaultStore::instance().add(std::move(record));
+    return false;
+}
+
+} // namespace npk

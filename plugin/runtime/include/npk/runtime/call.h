@@ -11,32 +11,35 @@
 #include "npk/runtime/kernel_store.h"
 #include "npk/runtime/workspace.h"
 
-namespace npk {
+namespace npk
+{
 
-class NPK_EXPORT Call {
- public:
-  Call(Kernel& kernel, uint32_t blocks, size_t workspace_bytes, const std::string& tiling);
-  ~Call();
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+class NPK_EXPORT Call
+{
+public:
+    Call(Kernel& kernel, uint32_t blocks, size_t workspace_bytes, const std::string& tiling);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
 
-  const Kernel& kernel() const noexcept { return kernel_; }
+    const Kernel& kernel() const noexcept { return kernel_; }
 
-  // Runs the kernel on `num_inputs + num_outputs` arrays and blocks until it ended. Threads may share a call.
-  // False with `message` (first line starts with the code) when it faulted; the report is in the FaultStore.
-  bool launch(void* const* arrays, const uint64_t* bytes, uint32_t num_inputs, uint32_t num_outputs,
-              std::string* message);
+    // Runs the kernel on `num_inputs + num_outputs` arrays and blocks until it ended. Threads may share a call.
+    // False with `message` (first line starts with the code) when it faulted; the report is in the FaultStore.
+    bool launch(void* const* arrays, const uint64_t* bytes, uint32_t num_inputs, uint32_t num_outputs,
+                std::string* message);
 
- private:
-  bool fail(Fault fault, uint64_t launch_id, std::string* message) const;
+private:
+    bool refuse(std::string reason, uint64_t launch_id, std::string* message) const;
+    bool fail(Fault fault, uint64_t launch_id, std::string* message) const;
 
-  Kernel& kernel_;
-  const uint32_t blocks_;
-  WorkspacePool workspace_;
-  void* tiling_ = nullptr;
-  const uint64_t tiling_bytes_;
+    Kernel& kernel_;
+    const uint32_t blocks_;
+    WorkspacePool workspace_;
+    void* tiling_ = nullptr;
+    const uint64_t tiling_bytes_;
 };
 
-}  // namespace npk
+} // namespace npk
 
-#endif  // NPK_RUNTIME_CALL_H_
+#endif // NPK_RUNTIME_CALL_H_

@@ -3,4 +3,4 @@
 
 #define NPK_EXPORT __attribute__((visibility("default")))
 
-#endif  // NPK_RUNTIME_EXPORT_H_
+#endif // NPK_RUNTIME_EXPORT_H_

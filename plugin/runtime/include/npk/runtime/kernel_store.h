@@ -14,47 +14,51 @@
 #include "npk/runtime/export.h"
 #include "npk/runtime/line_map.h"
 
-namespace npk {
+namespace npk
+{
 
 // A loaded kernel. Never unloaded: an executable of XLA may outlive every Python object.
 struct Kernel {
-  Kernel(std::string hash, std::string name, std::unique_ptr<DeviceKernel> code, LineMap lines)
-      : hash(std::move(hash)), name(std::move(name)), code(std::move(code)), lines(std::move(lines)) {}
+    Kernel(std::string hash, std::string name, std::unique_ptr<DeviceKernel> code, LineMap lines)
+        : hash(std::move(hash)), name(std::move(name)), code(std::move(code)), lines(std::move(lines))
+    {
+    }
 
-  const std::string hash;
-  const std::string name;
-  const std::unique_ptr<DeviceKernel> code;
-  const LineMap lines;
-  std::atomic<uint64_t> launches{0};
+    const std::string hash;
+    const std::string name;
+    const std::unique_ptr<DeviceKernel> code;
+    const LineMap lines;
+    std::atomic<uint64_t> launches{0};
 };
 
 struct LaunchCount {
-  std::string name;
-  std::string hash;
-  uint64_t launches;
+    std::string name;
+    std::string hash;
+    uint64_t launches;
 };
 
-class NPK_EXPORT KernelStore {
- public:
-  static KernelStore& instance();
+class NPK_EXPORT KernelStore
+{
+public:
+    static KernelStore& instance();
 
-  // Adds a directory of artifacts; the newest is searched first. The caller vouches that only this user can
-  // write to it, since loading an artifact runs its code.
-  void add_root(const std::string& directory);
-  std::vector<std::string> roots() const;
+    // Adds a directory of artifacts; the newest is searched first. The caller vouches that only this user can
+    // write to it, since loading an artifact runs its code.
+    void add_root(const std::string& directory);
+    std::vector<std::string> roots() const;
 
-  // The kernel of an artifact; null with a coded `error` when it is missing or cannot be loaded.
-  Kernel* load(const std::string& hash, const std::string& name, std::string* error);
+    // The kernel of an artifact; null with a coded `error` when it is missing or cannot be loaded.
+    Kernel* load(const std::string& hash, const std::string& name, std::string* error);
 
-  std::vector<LaunchCount> launches() const;
-  void reset_launches();
+    std::vector<LaunchCount> launches() const;
+    void reset_launches();
 
- private:
-  mutable std::mutex mutex_;
-  std::vector<std::string> roots_;
-  std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;
+private:
+    mutable std::mutex mutex_;
+    std::vector<std::string> roots_;
+    std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;
 };
 
-}  // namespace npk
+} // namespace npk
 
-#endif  // NPK_RUNTIME_KERNEL_STORE_H_
+#endif // NPK_RUNTIME_KERNEL_STORE_H_
