@@ -1,0 +1,56 @@
+// Fibers: a core of the simulated chip runs on a stack of its own and gives way where it waits.
+//
+// A switch saves the callee-saved registers only (x86-64, aarch64); other hosts use ucontext.  The floating-point
+// environment belongs to the thread and is the same for all its fibers.
+#ifndef NPK_TWIN_FIBER_H
+#define NPK_TWIN_FIBER_H
+
+#include <cstddef>
+#include <cstdint>
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+#include <ucontext.h>
+#define NPK_FIBER_UCONTEXT 1
+#else
+#define NPK_FIBER_UCONTEXT 0
+#endif
+
+namespace npk::twin {
+
+class Fiber {
+public:
+    using Body = void (*)(void* argument);
+
+    // `stack` must live as long as the fiber is in use.
+    void start(uint8_t* stack, std::size_t bytes, Body body, void* argument);
+
+    // Runs the fiber until it calls `yield` or its body returns.
+    void resume();
+
+    // Called on the fiber: back to the caller of `resume`.
+    void yield();
+
+    bool finished() const { return finished_; }
+
+    // Ends the fiber without unwinding its stack; for use from a signal handler's return path.
+    void abandon();
+
+private:
+    static void enter(Fiber* fiber);
+    friend void fiber_entry(Fiber* fiber);
+
+    Body body_ = nullptr;
+    void* argument_ = nullptr;
+    bool finished_ = true;
+#if NPK_FIBER_UCONTEXT
+    ucontext_t own_;
+    ucontext_t caller_;
+#else
+    void* own_ = nullptr;    // stack pointer of the suspended fiber
+    void* caller_ = nullptr; // stack pointer of the suspended caller of resume
+#endif
+};
+
+} // namespace npk::twin
+
+#endif

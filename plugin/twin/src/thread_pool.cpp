@@ -1,0 +1,122 @@
+#include "thread_pool.h"
+
+#include <pthread.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+namespace npk::twin {
+namespace {
+
+uint32_t usable_cpus()
+{
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
+    }
+#endif
+    return std::max(1u, std::thread::hardware_concurrency());
+}
+
+// Threads of a launch, the caller's included.
+uint32_t configured_threads()
+{
+    const char* text = std::getenv("NPU_KERNELS_THREADS");
+    if (text != nullptr && *text != '\0') {
+        char* end = nullptr;
+        const long value = std::strtol(text, &end, 10);
+        if (*end == '\0' && value >= 1 && value <= 4096) {
+            return static_cast<uint32_t>(value);
+        }
+    }
+    return usable_cpus();
+}
+
+struct ProcessPool {
+    pid_t process;
+    ThreadPool pool;
+};
+
+std::atomic<ProcessPool*> process_pool{nullptr};
+
+} // namespace
+
+ThreadPool& thread_pool()
+{
+    const pid_t process = getpid();
+    ProcessPool* current = process_pool.load(std::memory_order_acquire);
+    while (current == nullptr || current->process != process) {
+        // After a fork the parent's pool has no threads here and its locks may be held: it is left alone.
+        ProcessPool* fresh = new ProcessPool{process, ThreadPool(configured_threads() - 1)};
+        if (process_pool.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) {
+            return fresh->pool;
+        }
+        delete fresh;
+    }
+    return current->pool;
+}
+
+void ThreadPool::request(Help& help, uint32_t helpers)
+{
+    helpers = std::min(helpers, limit_);
+    if (helpers == 0) {
+        return;
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (uint32_t i = 0; i < helpers; ++i) {
+        queue_.push_back(&help);
+    }
+    while (threads_ < limit_ && idle_ < queue_.size() && threads_ - idle_ < limit_) {
+        // Signals belong to the program's own threads.
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        try {
+            std::thread(&ThreadPool::serve, this).detach();
+            ++threads_;
+            ++idle_;
+        } catch (...) {
+            // The launch goes on with the threads there are.
+            pthread_sigmask(SIG_SETMASK, &before, nullptr);
+            break;
+        }
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    work_.notify_all();
+}
+
+void ThreadPool::finish(Help& help)
+{
+    std::unique_lock<std::mutex> lock(mutex_);
+    queue_.erase(std::remove(queue_.begin(), queue_.end(), &help), queue_.end());
+    done_.wait(lock, [&] { return help.claimed == 0; });
+}
+
+void ThreadPool::serve()
+{
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+        work_.wait(lock, [&] { return !queue_.empty(); });
+        Help& help = *queue_.front();
+        queue_.pop_front();
+        ++help.claimed;
+        --idle_;
+        lock.unlock();
+        participate(*help.launch, slots_);
+        lock.lock();
+        ++idle_;
+        if (--help.claimed == 0) {
+            done_.notify_all();
+        }
+    }
+}
+
+} // namespace npk::twin
