@@ -163,9 +163,9 @@ void Fiber::start(uint8_t* stack, std::size_t bytes, Body body, void* argument)
     finished_ = false;
     uintptr_t top = reinterpret_cast<uintptr_t>(stack + bytes) & ~static_cast<uintptr_t>(15);
 #if defined(__x86_64__)
-    // Six registers, then the return address; the trampoline starts with an aligned stack.
-    uint64_t* frame = reinterpret_cast<uint64_t*>(top) - 7 - 1;
-    for (int i = 0; i < 8; ++i) {
+    // Six registers and the return address lie above an aligned stack pointer, where the trampoline starts.
+    uint64_t* frame = reinterpret_cast<uint64_t*>(top) - 9;
+    for (int i = 0; i < 9; ++i) {
         frame[i] = 0;
     }
     frame[4] = reinterpret_cast<uintptr_t>(this); // rbx
