@@ -53,7 +53,8 @@ format: $(VENV)/pins ## let ruff fix and format the sources
 	$(BIN)/ruff format .
 
 types: $(VENV)/wheel | $(OUTSIDE) ## mypy on the installed package and on the example
-	cd $(OUTSIDE) && MYPYPATH=$(CURDIR)/examples $(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p npu_kernels -p smollm2
+	cd $(OUTSIDE) && MYPYPATH=$(CURDIR)/examples $(BIN)/mypy \
+		--config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/$(VENV)/mypy -p npu_kernels -p smollm2
 
 layers: $(VENV)/wheel | $(OUTSIDE) ## import-linter on the installed package
 	cd $(OUTSIDE) && $(BIN)/lint-imports $(CURDIR)/pyproject.toml --no-cache --no-logo

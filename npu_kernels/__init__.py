@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from .binding import Kernel as Kernel
     from .binding import launches as launches
     from .binding import npu_kernel as npu_kernel
-    from .substitution import explain as explain
-    from .substitution import require as require
-    from .substitution import substitute as substitute
+    from .substitution.explain import explain as explain
+    from .substitution.explain import require as require
+    from .substitution.substitute import substitute as substitute
 
 #: Public name → (module that has it, whether the kernel library must be registered before it is used).
 _EXPORTS: dict[str, tuple[str, bool]] = {
@@ -28,7 +28,7 @@ _EXPORTS: dict[str, tuple[str, bool]] = {
 }
 _MODULES = ("errors", "kernels", "language")
 
-__all__ = [*_EXPORTS, *_MODULES]  # noqa: PLE0604
+__all__ = [*_EXPORTS, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

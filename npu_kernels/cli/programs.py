@@ -29,5 +29,5 @@ def explain_program(program: str, shapes: Sequence[str]) -> Report:
     if not callable(function):
         raise CommandError("NPK-CL01", f"{program} is a {type(function).__name__}, not a function.")
     parameters = inspect.signature(function).parameters.values()
-    arrays = arrange(shapes, [one.name for one in parameters if one.default is one.empty])
-    return explain(function, **arrays)
+    needed = [one.name for one in parameters if one.default is one.empty and one.kind is not one.KEYWORD_ONLY]
+    return explain(function, *arrange(shapes, needed).values())
