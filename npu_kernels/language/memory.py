@@ -144,7 +144,10 @@ def dot(
     left, flip_a = _matrix(a, transpose_a, "the first argument of nl.dot")
     right, flip_b = _matrix(b, transpose_b, "the second argument of nl.dot")
     if left.dtype != right.dtype:
-        fail("NPK-LA05", f"nl.dot of {left.dtype} and {right.dtype}: cast one explicitly, both to the same dtype")
+        fail(
+            "NPK-LA05",
+            f"nl.dot of {left.dtype} and {right.dtype}: cast one explicitly with .astype, both to the same dtype",
+        )
     if not left.dtype.is_float:
         fail("NPK-LA05", f"nl.dot of {left.dtype} is not supported: cast to nl.float32, nl.float16 or nl.bfloat16")
     m, k = left.shape[::-1] if flip_a else left.shape

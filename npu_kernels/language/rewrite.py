@@ -10,6 +10,7 @@ import __future__
 
 import ast
 import inspect
+import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
@@ -62,7 +63,10 @@ def prepare(fn: Callable[..., Any]) -> Callable[..., Any]:
 def definition(fn: Callable[..., Any]) -> Span:
     """Where ``fn`` is defined."""
     code = fn.__code__
-    return Span(code.co_filename, code.co_firstlineno, function=code.co_name)
+    first = code.co_firstlineno
+    # The first line is that of the first decorator, which may take several.
+    below = (n for n in range(first, first + 32) if linecache.getline(code.co_filename, n).lstrip().startswith("def "))
+    return Span(code.co_filename, next(below, first), function=code.co_name)
 
 
 def _rewritten(fn: Callable[..., Any]) -> Callable[..., Any]:

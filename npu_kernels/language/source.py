@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -73,12 +76,9 @@ def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None,
     return _cache[code]
 
 
-def text_of(span: Span) -> str:
-    """The source of a one-line span, or an empty string."""
-    line = linecache.getline(span.file, span.line).rstrip("\n")
-    if span.column < 0 or span.end_line != span.line:
-        return ""
-    return line.encode()[span.column : span.end_column].decode(errors="replace")
+def text_of_line(span: Span) -> str:
+    """The line of source that a span begins on, without its indentation."""
+    return linecache.getline(span.file, span.line).strip()
 
 
 def excerpt(span: Span) -> str:
@@ -97,6 +97,20 @@ def excerpt(span: Span) -> str:
     return f"{shown}\n    {' ' * (start - indent)}{'^' * max(1, end - start)}"
 
 
+_raised: ContextVar[list[LanguageError] | None] = ContextVar("npu_kernels.language.raised", default=None)
+
+
+@contextmanager
+def recording() -> Iterator[list[LanguageError]]:
+    """Collects the errors raised inside the ``with``, those that the author's code swallows included."""
+    errors: list[LanguageError] = []
+    token = _raised.set(errors)
+    try:
+        yield errors
+    finally:
+        _raised.reset(token)
+
+
 def error(code: str, message: str, span: Span | None = None) -> LanguageError:
     """The coded error at ``span`` (the author's current expression by default), with an excerpt."""
     span = span or here()
@@ -104,6 +118,9 @@ def error(code: str, message: str, span: Span | None = None) -> LanguageError:
     shown = excerpt(span)
     if shown:
         made.args = (f"{made.args[0]}\n{shown}",)
+    collected = _raised.get()
+    if collected is not None:
+        collected.append(made)
     return made
 
 

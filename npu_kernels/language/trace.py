@@ -11,7 +11,7 @@ from ..errors import LanguageError
 from .machine import using
 from .prune import prune
 from .rewrite import definition, prepare
-from .source import Span, authors_traceback, fail
+from .source import Span, authors_traceback, fail, recording
 from .tensor import Tensor
 from .tracer import Tracer
 
@@ -40,9 +40,13 @@ def trace(
         for name, kind in inputs.items()
     }
     try:
-        with using(tracer):
+        with using(tracer), recording() as errors:
             args, kwargs = arrange(fn, {**tensors, **statics})
-            outputs = returned(prepare(fn)(*args, **kwargs), tracer.outputs, span)
+            result = prepare(fn)(*args, **kwargs)
+            if errors:
+                # The body caught it, perhaps in the middle of a loop: what was recorded since means nothing.
+                raise errors[0]
+            outputs = returned(result, tracer.outputs, span)
             for out in outputs:
                 if out.payload not in tracer.stored and out.payload.type.size:
                     fail(

@@ -12,7 +12,7 @@ from .control import TracedRange
 from .extents import Extent, Extents
 from .machine import LoopKind, Machine, Use
 from .scope import Scope
-from .source import Span, author_line, fail, here
+from .source import Span, author_line, fail, here, text_of_line
 from .tensor import Tensor, TensorSlice
 from .tile import Tile
 
@@ -255,6 +255,8 @@ class Tracer(Machine):
 
     def number(self, tile: Tile, use: Use) -> bool | int | float:
         name = f"`{tile.payload.name}`" if tile.payload in self.named else "a traced value"
+        if use == "truth" and text_of_line(here()).startswith("while "):
+            fail("NPK-LA01", f"while over {name}, which is not known while tracing: count with nl.range instead")
         if use == "truth":
             fail(
                 "NPK-LA03",
