@@ -18,7 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def range(start: Tile | int, stop: Tile | int | None = None, *, step: int = 1, pipelined: bool = True) -> Loop:
+def range(start: Tile | int, stop: Tile | int | None = None, step: int = 1, *, pipelined: bool = True) -> Loop:
     """Iterations in order on one core: ``for i in nl.range(n)``, ``nl.range(start, stop, step=8)``.
 
     Args:
@@ -29,7 +29,7 @@ def range(start: Tile | int, stop: Tile | int | None = None, *, step: int = 1, p
     return _loop("range", start, stop, step, pipelined)
 
 
-def parallel(start: Tile | int, stop: Tile | int | None = None, *, step: int = 1) -> Loop:
+def parallel(start: Tile | int, stop: Tile | int | None = None, step: int = 1) -> Loop:
     """Independent iterations, shared out over the cores. Nothing is carried from one to the next.
 
     Args:
