@@ -325,12 +325,13 @@ class Event(Stmt):
 
 @dataclass(eq=False, kw_only=True)
 class CrossFlag(Stmt):
-    """``set`` or ``wait`` of a flag between the cube core and its vector cores; a set follows ``pipe``."""
+    """``set`` or ``wait`` of a flag between the cube core and its vector cores: set once ``pipe`` has done what it was
+    given, or waited for before ``pipe`` goes on."""
 
     shape: ClassVar[str] = "cross_flag"
     action: str
     flag: int
-    pipe: str = ""
+    pipe: str
 
 
 @dataclass(eq=False)

@@ -14,7 +14,7 @@ class Life:
     Attributes:
         home: that list; ``first`` and ``last`` are indices in it (of statements that use it, perhaps further inside).
         start, end: positions of those statements in program order.
-        first_stmt, last_stmt: the statements themselves.
+        opened, closed: the same with the statements that allocate, pass on and free a queue buffer.
         loop_depth: loops around the home list.
     """
 
@@ -26,6 +26,8 @@ class Life:
     last: int = -1
     start: int = -1
     end: int = -1
+    opened: int = -1
+    closed: int = -1
 
 
 def touched(statement: Stmt) -> set[Buffer]:
@@ -103,13 +105,19 @@ class Liveness:
     def _walk(self, statements: list[Stmt], by_home: dict[int, list[Life]]) -> None:
         mine = {life.buffer: life for life in by_home.get(id(statements), ())}
         for i, statement in enumerate(statements):
-            if mine:
+            if isinstance(statement, Declare | QueueOp) and statement.buffer in mine:
+                life = mine[statement.buffer]
+                position = self.span[statement][0]
+                life.opened = position if life.opened < 0 else life.opened
+                life.closed = position
+            elif mine:
                 for buffer in touched(statement):
-                    life = mine.get(buffer)
-                    if life is None:
+                    if buffer not in mine:
                         continue
+                    life = mine[buffer]
                     if life.first < 0:
                         life.first, life.start = i, self.span[statement][0]
                     life.last, life.end = i, self.span[statement][1]
+                    life.closed = max(life.closed, life.end)
             for body in statement.bodies:
                 self._walk(body, by_home)

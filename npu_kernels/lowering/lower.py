@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from ..ir import Kernel, Value, walk
 from ..ir.device import Event, Program, Section, Stmt, Tensor, TensorSpec, walk_statements
-from ..ir.expr import Expr, Number, bounds
+from ..ir.expr import Expr, Name, bounds, compare, integer
 from .arch import Arch, arch_of
 from .coalesce import coalesce
 from .context import TILE_CTYPE, Context, Names
+from .cube import CubeLowering
+from .exchange import VectorExchange, drain, rings, workspace
 from .liveness import Liveness
 from .memory import plan
 from .moves import gm_ctype
+from .partition import Parts, partition
 from .prune import prune
+from .split_rows import split_rows
 from .sync import barriers, release
 from .vector import VectorLowering
 
@@ -28,26 +32,88 @@ def lower(kernel: Kernel, arch: str = "2201") -> Program:
             author's line.
     """
     chip = arch_of(arch)
+    parts = partition(kernel, chip)
+    return _vector_program(kernel, chip) if parts is None else _mixed_program(kernel, parts, chip)
+
+
+def _vector_program(kernel: Kernel, chip: Arch) -> Program:
     names = Names()
     tensors = _tensors(kernel, names)
     ctx = Context(chip, _granule(kernel), tensors, names, "AIV")
-    vector = VectorLowering(ctx, Number(True, "bool"))
+    vector = VectorLowering(ctx)
     vector.kernel(kernel)
     section = finish("AIV", ctx.statements, chip, kernel)
     units = _units(vector.units)
-    blocks = max(1, min(units if units is not None else chip.vector_cores, chip.vector_cores))
+    blocks = max(1, min(chip.vector_cores if units is None else units, chip.vector_cores))
+    return _program(kernel, "AIV_ONLY", list(tensors.values()), section, None, units, blocks, 0)
+
+
+def _mixed_program(kernel: Kernel, parts: Parts, chip: Arch) -> Program:
+    """One cube core and its two vector cores run the same units."""
+    names = Names()
+    tensors = _tensors(kernel, names)
+    channel_names = {c: names.fresh(f"{c.name}Slots") for c in parts.channels}
+    slots, stride = workspace(parts.channels, len(tensors), channel_names)
+    channels = dict(zip(parts.channels, slots, strict=True))
+
+    vector_ctx = Context(chip, _granule(kernel), tensors, names, "AIV")
+    vector_ctx.location = kernel.location
+    split = split_rows(parts.vector)
+    sub_block = Name("subBlockIdx", "int64_t", 0, 1)
+    if split.half is not None:
+        vector_ctx.scalars[split.half] = sub_block
+    first = compare("==", sub_block, integer(0))
+    vector_rings = rings(vector_ctx, channels)
+    vector = VectorLowering(vector_ctx, VectorExchange(vector_rings, first), frozenset(split.shared), first)
+    vector.kernel(split.kernel)
+    for ring in vector_rings.values():
+        if ring.channel.to_cube:
+            drain(vector_ctx, ring, "MTE3")
+
+    cube_ctx = Context(chip, _granule(kernel), tensors, names, "AIC")
+    cube_ctx.location = kernel.location
+    cube_rings = rings(cube_ctx, channels)
+    CubeLowering(cube_ctx, parts, cube_rings).kernel(parts.cube)
+    for ring in cube_rings.values():
+        if not ring.channel.to_cube:
+            drain(cube_ctx, ring, "FIX")
+
+    units = _units(vector.units)
+    blocks = max(1, min(chip.cube_cores if units is None else units, chip.cube_cores))
+    return _program(
+        kernel,
+        "MIX_AIC_1_2",
+        [*tensors.values(), *slots],
+        finish("AIV", vector_ctx.statements, chip, kernel),
+        finish("AIC", cube_ctx.statements, chip, kernel),
+        units,
+        blocks,
+        stride * blocks,
+    )
+
+
+def _program(
+    kernel: Kernel,
+    kernel_type: str,
+    tensors: list[Tensor],
+    vector: Section,
+    cube: Section | None,
+    units: int | None,
+    blocks: int,
+    workspace_bytes: int,
+) -> Program:
     return Program(
         name=kernel.name,
-        kernel_type="AIV_ONLY",
+        kernel_type=kernel_type,
         inputs=[_spec(v) for v in kernel.inputs],
         outputs=[_spec(v) for v in kernel.outputs],
-        tensors=list(tensors.values()),
-        vector=section,
-        cube=None,
-        units=units if units is not None else blocks,
+        tensors=tensors,
+        vector=vector,
+        cube=cube,
+        units=blocks if units is None else units,
         blocks=blocks,
         tiling={"blocks": blocks},
-        workspace_bytes=0,
+        workspace_bytes=workspace_bytes,
         location=kernel.location,
         notes=_notes(kernel),
     )

@@ -15,6 +15,8 @@ from .liveness import Life, Liveness, instructions
 _EVENT_PAIRS = {"VECIN": 1, "VECOUT": 0, "A1": 1, "B1": 1, "A2": 0, "B2": 0, "CO1": 0}
 #: Positions whose queues draw on the same pair of pipes.
 _SHARED_PAIR = {"B1": "A1", "B2": "A2"}
+#: Memories of the cube core that hold two operands or results and no more: their streams always share queues.
+_SMALL = ("L0A", "L0B", "L0C")
 _UNIT = {"UB": 32, "L1": 32, "L0A": 512, "L0B": 512, "L0C": 1024}
 
 
@@ -81,7 +83,7 @@ def _events(slots: list[_Slot]) -> int:
 
 def _within_events(slots: list[_Slot], budget: int) -> list[_Slot]:
     """Shares queues between streams that are never on chip together, then gives up double buffers, inner loops last."""
-    if _events(slots) > budget:
+    if _events(slots) > budget or slots[0].storage.memory in _SMALL:
         slots = _shared(slots)
     by_use = sorted(slots, key=lambda s: (max(life.loop_depth for life in s.lives), -s.storage.nbytes))
     for slot in by_use:
@@ -115,8 +117,8 @@ def _shared(slots: list[_Slot]) -> list[_Slot]:
 
 
 def _apart(a: Life, b: Life) -> bool:
-    """The two are never on chip together, in any iteration."""
-    return a.home is b.home and (a.last < b.first or b.last < a.first)
+    """The two are never on chip together: one is given back before the other is asked for."""
+    return a.closed < b.opened or b.closed < a.opened
 
 
 def _queue_name(buffer: Buffer) -> str:

@@ -65,10 +65,10 @@ def load(ctx: Context, op: Load) -> None:
     if part.col_stride != 1 and known(part.cols) != 1:
         _load_spread(ctx, op, tile, tensor, part, ctype)
     else:
-        buffer = _stream(ctx, op.result.name, ctype, tile.layout.size, "VECIN")
-        _fetch(ctx, buffer, tensor, part, tile.layout, ctype)
-        _arrived(ctx, buffer)
-        _hold_loaded(ctx, tile, Ref(buffer, integer(0), ctype))
+        buffer = stream(ctx, op.result.name, ctype, tile.layout.size, "VECIN")
+        fetch(ctx, buffer, tensor, part, tile.layout, ctype)
+        arrived(ctx, buffer)
+        hold_loaded(ctx, tile, Ref(buffer, integer(0), ctype))
 
 
 def _load_scalar(ctx: Context, op: Load, tensor: Tensor) -> None:
@@ -76,15 +76,15 @@ def _load_scalar(ctx: Context, op: Load, tensor: Tensor) -> None:
     dtype = op.result.dtype
     ctype = gm_ctype(TILE_CTYPE[dtype])
     layout = Layout.of((1,), ctx.granule)
-    buffer = _stream(ctx, op.result.name, ctype, layout.size, "VECIN")
+    buffer = stream(ctx, op.result.name, ctype, layout.size, "VECIN")
     offset = slice_of(ctx, op.tensor, op.starts, (*op.sizes[:-1], 1), (integer(1),)).offset
-    _fetch(ctx, buffer, tensor, Slice(offset, integer(1), integer(1), 0, 1), layout, ctype)
-    _arrived(ctx, buffer)
+    fetch(ctx, buffer, tensor, Slice(offset, integer(1), integer(1), 0, 1), layout, ctype)
+    arrived(ctx, buffer)
     value = ctx.read(op.result.name, Ref(buffer, integer(0), ctype), SCALAR_CTYPE[dtype])
     ctx.scalars[op.result] = value
 
 
-def _hold_loaded(ctx: Context, tile: Tile, ref: Ref) -> None:
+def hold_loaded(ctx: Context, tile: Tile, ref: Ref) -> None:
     if tile.dtype != bool_:
         ctx.hold(tile, TILE_CTYPE[tile.dtype], ref)
         return
@@ -97,19 +97,19 @@ def _hold_loaded(ctx: Context, tile: Tile, ref: Ref) -> None:
     ctx.hold(tile, "bits", mask)
 
 
-def _stream(ctx: Context, name: str, ctype: str, elements: int, position: str) -> Buffer:
+def stream(ctx: Context, name: str, ctype: str, elements: int, position: str) -> Buffer:
     nbytes = elements * ITEMSIZE[ctype]
     buffer = ctx.buffer(name, ctype, round_up_int(nbytes, _BLOCK_BYTES) // ITEMSIZE[ctype], position)
     ctx.emit(QueueOp(action="alloc", buffer=buffer, location=ctx.location))
     return buffer
 
 
-def _arrived(ctx: Context, buffer: Buffer) -> None:
+def arrived(ctx: Context, buffer: Buffer) -> None:
     ctx.emit(QueueOp(action="enqueue", buffer=buffer, location=ctx.location))
     ctx.emit(QueueOp(action="dequeue", buffer=buffer, location=ctx.location))
 
 
-def _fetch(ctx: Context, buffer: Buffer, tensor: Tensor, part: Slice, layout: Layout, ctype: str) -> None:
+def fetch(ctx: Context, buffer: Buffer, tensor: Tensor, part: Slice, layout: Layout, ctype: str) -> None:
     """Global memory to a row-major tile; what lies outside the slice becomes zero."""
     item = ITEMSIZE[ctype]
     dst = Ref(buffer, integer(0), ctype)
@@ -185,7 +185,7 @@ def _load_spread(ctx: Context, op: Load, tile: Tile, tensor: Tensor, part: Slice
         )
     item = ITEMSIZE[ctype]
     per_block = _BLOCK_BYTES // item
-    landed = _stream(ctx, f"{op.result.name}_blocks", ctype, tile.layout.cols * per_block, "VECIN")
+    landed = stream(ctx, f"{op.result.name}_blocks", ctype, tile.layout.cols * per_block, "VECIN")
     source = Ref(tensor, part.offset, ctype)
     with _nonempty(ctx, part):
         ctx.instr(
@@ -204,7 +204,7 @@ def _load_spread(ctx: Context, op: Load, tile: Tile, tensor: Tensor, part: Slice
             ),
             pipe="MTE2",
         )
-    _arrived(ctx, landed)
+    arrived(ctx, landed)
     gathered = ctx.temp(op.result.name, ctype, tile.layout.size)
     words = "int32_t" if item != 2 else ctype
     zero = Number(0, words) if words == "int32_t" else Number(0.0, words)
@@ -219,7 +219,7 @@ def _load_spread(ctx: Context, op: Load, tile: Tile, tensor: Tensor, part: Slice
             )
         )
     ctx.sync("S_V")
-    _hold_loaded(ctx, tile, gathered)
+    hold_loaded(ctx, tile, gathered)
 
 
 def store(ctx: Context, op: Store, guard: Expr) -> None:
@@ -233,7 +233,7 @@ def store(ctx: Context, op: Store, guard: Expr) -> None:
     part = slice_of(ctx, op.tensor, op.starts, op.sizes, extents)
     ctype = gm_ctype(TILE_CTYPE[tile.dtype])
     leaving = _leaving(ctx, op, tile, part, ctype)
-    _put(ctx, leaving, tensor, part, tile.layout, ctype, guard)
+    put(ctx, leaving, tensor, part, tile.layout, ctype, guard)
 
 
 def _leaving(ctx: Context, op: Store, tile: Tile, part: Slice, ctype: str) -> Buffer:
@@ -249,12 +249,12 @@ def _leaving(ctx: Context, op: Store, tile: Tile, part: Slice, ctype: str) -> Bu
     if tile.dtype == bool_:
         halves = ctx.temp(f"{tile.name}_f16", "half", layout.size)
         ctx.instr("Cast", halves, (forms.work(ctx, tile),), forms.RINT, integer(layout.size))
-        buffer = _stream(ctx, name, ctype, layout.size, "VECOUT")
+        buffer = stream(ctx, name, ctype, layout.size, "VECOUT")
         ctx.instr("Cast", Ref(buffer, integer(0), ctype), (halves,), forms.RINT, integer(layout.size))
     else:
-        buffer = _stream(ctx, name, ctype, layout.size, "VECOUT")
+        buffer = stream(ctx, name, ctype, layout.size, "VECOUT")
         copy_tile(ctx, Ref(buffer, integer(0), ctype), forms.native(ctx, tile), layout.size)
-    _arrived(ctx, buffer)
+    arrived(ctx, buffer)
     return buffer
 
 
@@ -273,7 +273,7 @@ def _blocks(ctx: Context, tile: Tile, ctype: str, name: str) -> Buffer:
     repeats = -(-tile.layout.cols // 8)
     if repeats > ctx.arch.max_repeat:
         raise ctx.refuse(f"a strided store of {tile.layout.cols} elements; at most {8 * ctx.arch.max_repeat}")
-    buffer = _stream(ctx, name, ctype, repeats * 8 * per_block, "VECOUT")
+    buffer = stream(ctx, name, ctype, repeats * 8 * per_block, "VECOUT")
     ctx.instr(
         "Brcb",
         Ref(buffer, integer(0), ctype),
@@ -281,11 +281,11 @@ def _blocks(ctx: Context, tile: Tile, ctype: str, name: str) -> Buffer:
         integer(repeats),
         Struct((integer(1), integer(8)), ("uint16_t", "uint16_t")),
     )
-    _arrived(ctx, buffer)
+    arrived(ctx, buffer)
     return buffer
 
 
-def _put(
+def put(
     ctx: Context, buffer: Buffer, tensor: Tensor, part: Slice, layout: Layout, ctype: str, guard: Expr
 ) -> None:
     item = ITEMSIZE[ctype]
@@ -321,7 +321,7 @@ def _store_scalar(ctx: Context, op: Store, tensor: Tensor, guard: Expr) -> None:
     dtype = op.value.dtype
     ctype = gm_ctype(TILE_CTYPE[dtype])
     offset = slice_of(ctx, op.tensor, op.starts, (*op.sizes[:-1], 1), (integer(1),)).offset
-    buffer = _stream(ctx, f"{op.tensor.name}_element", ctype, 64, "VECOUT")
+    buffer = stream(ctx, f"{op.tensor.name}_element", ctype, 64, "VECOUT")
     dst = Ref(buffer, integer(0), ctype)
     value = ctx.scalar(op.value)
     if ctype in ("half", "bfloat16_t"):
@@ -333,7 +333,7 @@ def _store_scalar(ctx: Context, op: Store, tensor: Tensor, guard: Expr) -> None:
         ctx.instr("Duplicate", cast_ref(dst, "int32_t"), (), word, integer(16))
     else:
         ctx.instr("Duplicate", dst, (), value, integer(64))
-    _arrived(ctx, buffer)
+    arrived(ctx, buffer)
     single = Slice(offset, integer(1), integer(1), 0, 1)
-    _put(ctx, buffer, tensor, single, Layout.of((1,), ctx.granule), ctype, guard)
+    put(ctx, buffer, tensor, single, Layout.of((1,), ctx.granule), ctype, guard)
 

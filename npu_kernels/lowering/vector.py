@@ -29,8 +29,8 @@ from ..ir.expr import Apply, Expr, Name, Number, integer
 from ..ir.expr import compare as compare_exprs
 from . import control, elementwise, forms, moves, reductions
 from .context import Context
+from .exchange import VectorExchange
 from .partition import Receive, Send
-from .exchange import receive, send
 from .scalars import scalar_op
 
 _TILE_OPS: dict[type[Op], Callable[[Context, Any], None]] = {
@@ -44,21 +44,26 @@ _TILE_OPS: dict[type[Op], Callable[[Context, Any], None]] = {
     Broadcast: elementwise.broadcast,
     Reduce: reductions.reduce,
     Load: moves.load,
-    Send: send,
-    Receive: receive,
 }
 
 
 class VectorLowering:
     """Walks the kernel once; ``units`` collects the sizes of its parallel nests.
 
-    ``writer`` is the condition under which this core stores to global memory: always, or (when both vector cores of a
-    group compute the same tiles) on the first of the two.
+    ``shared`` are the stores of tiles that both vector cores of a group hold whole: ``first`` says which core writes.
     """
 
-    def __init__(self, ctx: Context, writer: Expr) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        exchange: VectorExchange | None = None,
+        shared: frozenset[Op] = frozenset(),
+        first: Expr = Number(True, "bool"),
+    ) -> None:
         self.ctx = ctx
-        self.writer = writer
+        self.exchange = exchange
+        self.shared = shared
+        self.first = first
         self.units: list[Expr] = []
         self._inside = 0
 
@@ -82,7 +87,11 @@ class VectorLowering:
         elif isinstance(op, If):
             control.branch(ctx, op, self.ops, (True,) * len(op.results))
         elif isinstance(op, Store):
-            moves.store(ctx, op, self._guard())
+            moves.store(ctx, op, self._guard(op))
+        elif isinstance(op, Send) and self.exchange is not None:
+            self.exchange.send(ctx, op)
+        elif isinstance(op, Receive) and self.exchange is not None:
+            self.exchange.receive(ctx, op)
         elif isinstance(op, Reshape | Narrow):
             self._view(ctx, op)
         elif isinstance(op, Constant) or self._is_scalar(op):
@@ -92,14 +101,13 @@ class VectorLowering:
         else:
             raise ctx.refuse(f"{op.opcode} has no lowering on the vector cores", op)
 
-    def _guard(self) -> Expr:
-        """Outside parallel loops every block runs the same statements and the first one stores."""
+    def _guard(self, op: Store) -> Expr:
+        """Who stores. Outside parallel loops every block runs the same statements and the first one stores."""
+        mine: Expr = self.first if op in self.shared else Number(True, "bool")
         if self._inside:
-            return self.writer
-        first = compare_exprs("==", Name("blockIdx", "int64_t", 0, None), integer(0))
-        if isinstance(self.writer, Number):
-            return first
-        return Apply("&&", (first, self.writer), "bool")
+            return mine
+        block = compare_exprs("==", Name("blockIdx", "int64_t", 0, None), integer(0))
+        return block if isinstance(mine, Number) else Apply("&&", (block, mine), "bool")
 
     @staticmethod
     def _is_scalar(op: Op) -> bool:
