@@ -13,7 +13,7 @@ import pytest
 import npu_kernels
 
 CHECKOUT = Path(__file__).parents[2]
-PACKAGE = Path(npu_kernels.__path__[0])
+PACKAGE = Path(str(npu_kernels.__file__)).parent
 EDITABLE = PACKAGE == CHECKOUT / "npu_kernels"
 
 
