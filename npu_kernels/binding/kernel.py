@@ -115,7 +115,7 @@ class Kernel:
     def _specialise(self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any]) -> _Specialisation:
         key = (
             tuple((spec.shape, spec.dtype) for spec in specs.values()),
-            # 1, 1.0 and True are equal, and so are 0.0 and -0.0; kernels made with them are not.
+            # 1 and 1.0 are equal, and so are 0.0 and -0.0; kernels made with them are not.
             tuple((type(value), repr(value), value) for value in statics.values()),
         )
         with self._lock:
