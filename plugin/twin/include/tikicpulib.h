@@ -18,7 +18,13 @@
 #include <utility>
 
 #include "kernel_operator.h"
-#include "npk/launch.h"
+
+// Of the twin's runtime: 0 when the launch went well, else `message` says why.
+extern "C" {
+const NpkHost* npk_twin_host();
+int npk_twin_launch(const NpkKernelDesc* kernel, void* const* args, const uint64_t* arg_bytes, uint32_t num_args,
+                    uint32_t blocks, char* message, size_t message_bytes);
+}
 
 enum class KernelMode { MIX_MODE = 0, AIC_MODE, AIV_MODE };
 
@@ -88,16 +94,15 @@ void run(const char* name, const Function& function, uint32_t blocks, Args... ar
     const std::lock_guard<std::mutex> lock(one_at_a_time);
     using Launch = Call<Function, sizeof...(Args)>;
     Launch::function = &function;
-    host_table = twin::host();
+    host_table = npk_twin_host();
+    constexpr uint32_t kCount = sizeof...(Args);
     void* pointers[] = {static_cast<void*>(args)...};
     const uint64_t sizes[] = {allocated_bytes(args)...};
-    const NpkKernelDesc desc = {NPK_ABI_VERSION, static_cast<uint32_t>(sizeof(NpkKernelDesc)), name, kernel_type(),
-                                NPK_TWIN_CHECKED, static_cast<uint32_t>(sizeof...(Args)), 0, &Launch::entry};
-    twin::Fault fault;
-    const twin::LaunchArgs launch = {pointers, sizes, static_cast<uint32_t>(sizeof...(Args)), blocks};
-    if (twin::launch(desc, launch, &fault) != twin::Status::kOk) {
-        throw KernelError(fault.code + ": " + fault.message + " (" + fault.kernel + ", " + fault.core + ", line " +
-                          std::to_string(fault.line) + ")");
+    const NpkKernelDesc desc = {NPK_ABI_VERSION,  static_cast<uint32_t>(sizeof(NpkKernelDesc)), name, kernel_type(),
+                                NPK_TWIN_CHECKED, kCount, 0, &Launch::entry};
+    char message[1024] = "";
+    if (npk_twin_launch(&desc, pointers, sizes, kCount, blocks, message, sizeof(message)) != 0) {
+        throw KernelError(message);
     }
 }
 

@@ -8,19 +8,39 @@
 #include <cstdint>
 #include <type_traits>
 
+// Constant expressions need a builtin that GCC has since version 11.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_bit_cast)
+#define NPK_BIT_CAST(To, value) __builtin_bit_cast(To, value)
+#define NPK_CONSTEXPR constexpr
+#endif
+#endif
+#ifndef NPK_BIT_CAST
+#define NPK_BIT_CAST(To, value) ::npk::bit_cast<To>(value)
+#define NPK_CONSTEXPR
+#endif
+
 namespace npk {
 
-inline constexpr uint32_t float_bits(float value)
+template <class To, class From>
+inline To bit_cast(From value)
 {
-    return __builtin_bit_cast(uint32_t, value);
+    To result;
+    __builtin_memcpy(&result, &value, sizeof(To));
+    return result;
 }
 
-inline constexpr float bits_float(uint32_t bits)
+inline NPK_CONSTEXPR uint32_t float_bits(float value)
 {
-    return __builtin_bit_cast(float, bits);
+    return NPK_BIT_CAST(uint32_t, value);
 }
 
-inline constexpr float half_to_float(uint16_t bits)
+inline NPK_CONSTEXPR float bits_float(uint32_t bits)
+{
+    return NPK_BIT_CAST(float, bits);
+}
+
+inline NPK_CONSTEXPR float half_to_float(uint16_t bits)
 {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
     const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
@@ -30,7 +50,7 @@ inline constexpr float half_to_float(uint16_t bits)
     return bits_float((magnitude >= 0x0f800000u ? special : finite) | sign);
 }
 
-inline constexpr uint16_t float_to_half(float value)
+inline NPK_CONSTEXPR uint16_t float_to_half(float value)
 {
     const uint32_t bits = float_bits(value);
     const uint32_t sign = (bits >> 16) & 0x8000u;
@@ -45,12 +65,12 @@ inline constexpr uint16_t float_to_half(float value)
     return static_cast<uint16_t>(result | sign);
 }
 
-inline constexpr float bfloat16_to_float(uint16_t bits)
+inline NPK_CONSTEXPR float bfloat16_to_float(uint16_t bits)
 {
     return bits_float(static_cast<uint32_t>(bits) << 16);
 }
 
-inline constexpr uint16_t float_to_bfloat16(float value)
+inline NPK_CONSTEXPR uint16_t float_to_bfloat16(float value)
 {
     const uint32_t bits = float_bits(value);
     const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -65,10 +85,10 @@ struct half {
 
     half() = default;
     template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
-    constexpr half(T value) : bits(npk::float_to_half(static_cast<float>(value)))
+    NPK_CONSTEXPR half(T value) : bits(npk::float_to_half(static_cast<float>(value)))
     {
     }
-    constexpr operator float() const { return npk::half_to_float(bits); }
+    NPK_CONSTEXPR operator float() const { return npk::half_to_float(bits); }
 };
 
 struct bfloat16_t {
@@ -76,10 +96,10 @@ struct bfloat16_t {
 
     bfloat16_t() = default;
     template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
-    constexpr bfloat16_t(T value) : bits(npk::float_to_bfloat16(static_cast<float>(value)))
+    NPK_CONSTEXPR bfloat16_t(T value) : bits(npk::float_to_bfloat16(static_cast<float>(value)))
     {
     }
-    constexpr operator float() const { return npk::bfloat16_to_float(bits); }
+    NPK_CONSTEXPR operator float() const { return npk::bfloat16_to_float(bits); }
 };
 
 namespace AscendC {

@@ -7,6 +7,8 @@
 
 #include "npk/abi.h"
 
+#define NPK_TWIN_EXPORT __attribute__((visibility("default")))
+
 namespace npk::twin {
 
 enum class Status : uint32_t {
@@ -38,14 +40,14 @@ struct LaunchArgs {
 };
 
 // The table to pass to a library's `npk_kernel_desc`.
-const NpkHost* host();
+NPK_TWIN_EXPORT const NpkHost* host();
 
 // Runs all blocks and returns when they ended.  The calling thread takes part.  Never throws, never aborts.
 // Safe from any number of threads at once and in a forked child.
-Status launch(const NpkKernelDesc& kernel, const LaunchArgs& launch, Fault* fault) noexcept;
+NPK_TWIN_EXPORT Status launch(const NpkKernelDesc& kernel, const LaunchArgs& launch, Fault* fault) noexcept;
 
 // Threads the pool may use beside the caller's, from NPU_KERNELS_THREADS or the process's CPU set.
-uint32_t pool_threads() noexcept;
+NPK_TWIN_EXPORT uint32_t pool_threads() noexcept;
 
 } // namespace npk::twin
 
