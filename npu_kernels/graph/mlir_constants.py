@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from jax.extend.mlir import ir as mlir
 
 from npu_kernels.graph.stablehlo_types import aval_of
 
 _DENSE = re.compile(r"dense<(.*)>\s*:\s*tensor<", re.DOTALL)
+_SMALL_INTEGERS = frozenset(np.dtype(getattr(ml_dtypes, name)) for name in ("int2", "int4", "uint2", "uint4"))
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|true|false")
 
 
@@ -41,9 +42,9 @@ def read_constant(operation: mlir.Operation) -> np.ndarray[Any, Any] | None:
 def _from_bytes(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     size = int(np.prod(shape))
     if dtype == np.bool_:
-        # MLIR packs booleans eight to a byte; a single byte of ones is a splat.
-        if len(data) * 8 < size or (len(data) == 1 and size != 1 and data in (b"\xff", b"\x00")):
-            return np.broadcast_to(np.bool_(data[0] != 0), shape)
+        # Some releases write one byte per boolean, others pack eight into one.
+        if len(data) == size:
+            return np.frombuffer(data, np.uint8).astype(np.bool_).reshape(shape)
         bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
         return bits[:size].astype(np.bool_).reshape(shape)
     values = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype)
@@ -55,10 +56,12 @@ def _numbers(text: str, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if dtype.kind == "c":
         part = np.dtype(f"f{dtype.itemsize // 2}")
         return _numbers(text, part).view(dtype) if tokens else np.zeros(0, dtype)
-    if dtype.kind in "iub":
-        return np.array(
-            [token == "true" if token in ("true", "false") else ast.literal_eval(token) for token in tokens]
-        ).astype(dtype)
+    if dtype.kind == "b":
+        return np.array([token == "true" for token in tokens], dtype)
+    if dtype.kind in "iu":
+        return np.array([int(token, 0) for token in tokens], dtype)
+    if dtype in _SMALL_INTEGERS:
+        return np.array([int(token, 0) for token in tokens], np.int8).astype(dtype)
     bits = np.dtype(f"u{dtype.itemsize}")
     return np.array([_float(token, dtype, bits) for token in tokens], dtype)
 

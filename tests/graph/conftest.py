@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -119,3 +120,20 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def program(request: pytest.FixtureRequest) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A function and arguments for it."""
     return PROGRAMS[request.param]
+
+
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
+
+
+@pytest.fixture(params=sorted(CORPUS.glob("*.mlir")), ids=lambda path: path.name.removesuffix(".mlir"))
+def corpus_file(request: pytest.FixtureRequest) -> Path:
+    """A module of the corpus, forward or gradient."""
+    path: Path = request.param
+    return path
+
+
+@pytest.fixture(params=sorted(CORPUS.glob("*.fwd.mlir")), ids=lambda path: path.name.removesuffix(".fwd.mlir"))
+def forward_file(request: pytest.FixtureRequest) -> Path:
+    """A forward module of the corpus."""
+    path: Path = request.param
+    return path
