@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
 
 from npu_kernels import jax_compat
 
-P = ParamSpec("P")
-R = TypeVar("R")
+T = TypeVar("T")
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
-#: Signatures a wrapper remembers. A float that changes with every call must not fill the memory.
+#: Signatures a cache remembers. A float that changes with every call must not fill the memory.
 _REMEMBERED = 256
 
 
@@ -73,7 +71,7 @@ class Arguments:
     def signature(self) -> Hashable | None:
         """What decides whether a trace can be used again; ``None`` when a static argument cannot be hashed."""
         parts = [
-            jax.typeof(leaf) if is_array else _static_key(leaf)
+            _type_key(leaf) if is_array else _static_key(leaf)
             for leaf, is_array in zip(self.leaves, self.is_array, strict=True)
         ]
         key = (self.tree, tuple(parts), jax_compat.trace_context())
@@ -111,16 +109,6 @@ def take_apart(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     return Arguments(leaves, is_array, tree)
 
 
-def trace(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
-    """Trace a function for arguments as it would be called; shapes (``jax.ShapeDtypeStruct``) may stand for arrays.
-
-    Raises:
-        jax.errors.JAXTypeError: the function is not traceable, as under ``jax.jit``.
-    """
-    function, args = _unbound(function, args)
-    return _trace(function, take_apart(function, args, kwargs))
-
-
 def _trace(function: Callable[..., Any], arguments: Arguments) -> Traced:
     out_tree: Any = None
     is_output_array: list[bool] = []
@@ -134,57 +122,54 @@ def _trace(function: Callable[..., Any], arguments: Arguments) -> Traced:
         constants = [leaf for leaf in leaves if not isinstance(leaf, _ARRAYS)]
         return [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
 
+    flat.__name__ = flat.__qualname__ = getattr(function, "__name__", "function")
     closed = jax.make_jaxpr(flat)(*arguments.arrays)
     return Traced(closed, is_output_array, constants, out_tree)
 
 
-class Transformed(Generic[P, R]):
-    """A function whose jaxpr is transformed before it runs.
+class TraceCache(Generic[T]):
+    """What is made of a function's jaxpr, once per signature.
 
-    Called like the function it wraps: pytrees, keyword and static arguments, methods. It is traced and transformed
-    once per signature, that is for every new combination of array types and static values; as under ``jax.jit``,
-    what the function reads from elsewhere is read when it is traced. Every equation is bound again on each call, so
-    ``jit``, ``grad``, ``vmap`` and effects work as on the function itself.
+    A signature is the structure of the arguments, the type of every array, the value of everything static, and JAX's
+    configuration. As under ``jax.jit``, what the function reads from elsewhere is read when it is traced.
 
     Args:
         function: any function JAX can trace, jitted or not.
-        transform: from a closed jaxpr to one with the same inputs and outputs.
+        build: from the function traced, and the ``extra`` of the call, to what is remembered.
     """
 
-    def __init__(self, function: Callable[P, R], transform: Callable[[Any], Any]) -> None:
-        functools.update_wrapper(self, function)
+    def __init__(self, function: Callable[..., Any], build: Callable[[Traced, Any], T]) -> None:
         self._function = function
-        self._transform = transform
-        self._known: OrderedDict[Hashable, Traced] = OrderedDict()
+        self._build = build
+        self._known: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        function, flat_args = _unbound(self._function, args)
-        arguments = take_apart(function, flat_args, kwargs)
-        traced = self._traced(function, arguments)
-        outputs = jax_compat.jaxpr_to_function(traced.jaxpr)(*arguments.arrays)
-        result: R = traced.result(outputs)
-        return result
+    def get(self, args: tuple[Any, ...], kwargs: dict[str, Any], extra: Hashable = None) -> tuple[Arguments, T]:
+        """The arguments taken apart, and what was built for their signature and ``extra``.
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
+        ``jax.ShapeDtypeStruct`` may stand for arrays.
 
-    def _traced(self, function: Callable[..., Any], arguments: Arguments) -> Traced:
-        key = arguments.signature()
+        Raises:
+            jax.errors.JAXTypeError: the function is not traceable, as under ``jax.jit``.
+        """
+        function, args = _unbound(self._function, args)
+        arguments = take_apart(function, args, kwargs)
+        signature = arguments.signature()
+        key = None if signature is None else (signature, extra)
         with self._lock:
             if key is not None and key in self._known:
                 self._known.move_to_end(key)
-                return self._known[key]
+                return arguments, self._known[key]
         traced = _trace(function, arguments)
+        built = self._build(traced, extra)
         # A constant that is itself being traced belongs to one trace of a caller and must not outlive it.
         lasting = not any(isinstance(const, jax.core.Tracer) for const in jax_compat.jaxpr_consts(traced.jaxpr))
-        traced = Traced(self._transform(traced.jaxpr), traced.is_output_array, traced.constants, traced.out_tree)
         if key is not None and lasting:
             with self._lock:
-                self._known[key] = traced
+                self._known[key] = built
                 while len(self._known) > _REMEMBERED:
                     self._known.popitem(last=False)
-        return traced
+        return arguments, built
 
 
 def _unbound(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -196,6 +181,10 @@ def _unbound(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Calla
 
 def _unwrap(argument: Any) -> Any:
     return argument.value if isinstance(argument, _Static) else argument
+
+
+def _type_key(leaf: Any) -> Hashable:
+    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
 
 
 def _static_key(leaf: Any) -> Hashable:

@@ -1,4 +1,4 @@
-"""A transformed function is called, jitted, differentiated and batched like the function it wraps."""
+"""A function traced, rewritten and called again behaves like the function, once per signature."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from npu_kernels import jax_compat
 from npu_kernels.graph.expand import expand
-from npu_kernels.graph.function import Transformed, trace
+from npu_kernels.graph.function import TraceCache, Traced
 from npu_kernels.graph.jaxpr_reader import read_jaxpr
 from npu_kernels.graph.jaxpr_writer import rewrite_jaxpr
 from npu_kernels.graph.replacement import Replacement
@@ -19,23 +20,27 @@ from npu_kernels.graph.replacement import Replacement
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-class Counted:
-    """Doubles instead of taking tanh, and counts how often it is asked."""
+class Doubled:
+    """A function that doubles where the given one takes tanh; counts how often it was traced."""
 
-    def __init__(self) -> None:
-        self.calls = 0
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.traces = 0
+        self._cache = TraceCache(function, self._build)
 
-    def __call__(self, closed: Any) -> Any:
-        self.calls += 1
-        flat = expand(read_jaxpr(closed))
+    def _build(self, traced: Traced, extra: Any) -> Any:
+        self.traces += 1
+        flat = expand(read_jaxpr(traced.jaxpr))
         found = [node for node in flat.walk() if node.op == "tanh"]
-        return rewrite_jaxpr(
-            flat, [Replacement(node.operands, node.results, lambda x: (x * 2,), "double") for node in found]
-        )
+        double = [Replacement(node.operands, node.results, lambda x: (x * 2,), "double") for node in found]
+        return traced, jax_compat.jaxpr_to_function(rewrite_jaxpr(flat, double))
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        arguments, (traced, run) = self._cache.get(args, kwargs)
+        return traced.result(run(*arguments.arrays))
 
-def transformed(function: Any) -> Any:
-    return Transformed(function, Counted())
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return functools.partial(self, instance)
 
 
 def test_pytrees_keywords_and_static_arguments_pass_through() -> None:
@@ -44,38 +49,36 @@ def test_pytrees_keywords_and_static_arguments_pass_through() -> None:
         y = sum(jnp.tanh(x) for x in xs) * scale + params["b"][0]
         return {"y": y if mode == "plain" else -y, "mode": mode, "none": None, "count": len(xs)}
 
-    result = transformed(function)({"b": [np.float32(1)]}, X, X, mode="minus", scale=3.0)
+    result = Doubled(function)({"b": [np.float32(1)]}, X, X, mode="minus", scale=3.0)
     np.testing.assert_array_equal(result["y"], -(X * 4 * 3.0 + 1))
     assert result["mode"] == "minus" and result["none"] is None and result["count"] == 2
 
 
 def test_one_trace_per_signature() -> None:
-    count = Counted()
-    function = Transformed(lambda x, n: jnp.tanh(x) * n, count)
+    function = Doubled(lambda x, n: jnp.tanh(x) * n)
     for n in (2, 2, 3, 2.0, True):
         function(X, n)
-    assert count.calls == 4, "2, 3, 2.0 and True are four static values"
+    assert function.traces == 4, "2, 3, 2.0 and True are four static values"
     function(X[:1], 2)
     function(X.astype(np.float16), 2)
-    assert count.calls == 6
+    assert function.traces == 6
     with jax.default_matmul_precision("highest"):
         function(X, 2)
-    assert count.calls == 7
+    assert function.traces == 7
 
 
 def test_numbers_are_traced_by_a_jitted_function_unless_it_says_static() -> None:
-    count = Counted()
     jitted = jax.jit(lambda x, step, power: jnp.tanh(x) * step**power, static_argnames="power")
-    function = Transformed(jitted, count)
+    function = Doubled(jitted)
     for step in (1, 2, 3):
         np.testing.assert_array_equal(function(X, step, power=2), X * 2 * step**2)
-    assert count.calls == 1
+    assert function.traces == 1
     function(X, 1, power=3)
-    assert count.calls == 2
+    assert function.traces == 2
 
 
 def test_static_positions_of_a_jitted_function_are_kept() -> None:
-    function = transformed(jax.jit(lambda f, x: f(jnp.tanh(x)), static_argnums=0))
+    function = Doubled(jax.jit(lambda f, x: f(jnp.tanh(x)), static_argnums=0))
     np.testing.assert_array_equal(function(jnp.negative, X), -2 * X)
 
 
@@ -83,9 +86,9 @@ def test_jit_inside_and_outside_give_the_same() -> None:
     def function(x: jax.Array, flag: bool) -> jax.Array:
         return jnp.tanh(x) + 1 if flag else x
 
-    inside = transformed(jax.jit(function, static_argnums=1))
-    outside = jax.jit(transformed(function), static_argnums=1)
-    named = jax.jit(transformed(function), static_argnames="flag")
+    inside = Doubled(jax.jit(function, static_argnums=1))
+    outside = jax.jit(Doubled(function), static_argnums=1)
+    named = jax.jit(Doubled(function), static_argnames="flag")
     for flag in (True, False):
         np.testing.assert_array_equal(inside(X, flag), outside(X, flag))
         np.testing.assert_array_equal(inside(X, flag), named(X, flag=flag))
@@ -96,8 +99,8 @@ def test_donation_inside_still_donates() -> None:
         return jnp.tanh(x)
 
     donated, kept = jnp.asarray(X), jnp.asarray(X)
-    np.testing.assert_array_equal(transformed(jax.jit(function, donate_argnums=0))(donated), X * 2)
-    transformed(jax.jit(function))(kept)
+    np.testing.assert_array_equal(Doubled(jax.jit(function, donate_argnums=0))(donated), X * 2)
+    Doubled(jax.jit(function))(kept)
     assert donated.is_deleted() and not kept.is_deleted()
 
 
@@ -106,7 +109,7 @@ def test_methods_are_bound() -> None:
         def __init__(self, scale: float) -> None:
             self.scale = scale
 
-        @functools.partial(Transformed, transform=Counted())
+        @Doubled
         def plain(self, x: Any) -> Any:
             return jnp.tanh(x) * self.scale
 
@@ -117,8 +120,8 @@ def test_methods_are_bound() -> None:
     two, three = Model(2), Model(3)
     np.testing.assert_array_equal(two.plain(X), X * 4)
     np.testing.assert_array_equal(three.plain(X), X * 6)
-    np.testing.assert_array_equal(transformed(two.plain)(X), X * 4)
-    np.testing.assert_array_equal(transformed(three.jitted)(X), X * 6)
+    np.testing.assert_array_equal(Doubled(two.plain)(X), X * 4)
+    np.testing.assert_array_equal(Doubled(three.jitted)(X), X * 6)
 
 
 def test_derivatives_batches_loops_and_effects_go_through(capfd: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +129,7 @@ def test_derivatives_batches_loops_and_effects_go_through(capfd: pytest.CaptureF
         jax.debug.print("seen {}", x.sum())
         return jnp.tanh(x).sum() ** 2
 
-    wrapped = transformed(function)
+    wrapped = Doubled(function)
     np.testing.assert_allclose(jax.grad(wrapped)(X), np.full_like(X, 4 * 2 * X.sum()))
     np.testing.assert_allclose(jax.vmap(wrapped)(X), (2 * X.sum(1)) ** 2)
     np.testing.assert_allclose(jax.lax.map(wrapped, X), (2 * X.sum(1)) ** 2)
@@ -136,7 +139,7 @@ def test_derivatives_batches_loops_and_effects_go_through(capfd: pytest.CaptureF
 
 def test_a_value_that_is_being_traced_outside_is_not_remembered() -> None:
     outer: dict[str, Any] = {}
-    wrapped = transformed(lambda x: jnp.tanh(x) + outer["bias"])
+    wrapped = Doubled(lambda x: jnp.tanh(x) + outer["bias"])
 
     @jax.jit
     def function(x: jax.Array, bias: jax.Array) -> Any:
@@ -148,11 +151,10 @@ def test_a_value_that_is_being_traced_outside_is_not_remembered() -> None:
 
 
 def test_an_argument_that_cannot_be_hashed_is_traced_each_time() -> None:
-    count = Counted()
-    wrapped = Transformed(lambda x, chosen: jnp.tanh(x) * len(chosen), count)
+    wrapped = Doubled(lambda x, chosen: jnp.tanh(x) * len(chosen))
     np.testing.assert_array_equal(wrapped(X, {1, 2}), X * 4)
     np.testing.assert_array_equal(wrapped(X, {1, 2, 3}), X * 6)
-    assert count.calls == 2
+    assert wrapped.traces == 2
 
 
 def test_an_error_of_the_function_is_raised_unchanged() -> None:
@@ -162,18 +164,30 @@ def test_an_error_of_the_function_is_raised_unchanged() -> None:
         return jnp.tanh(x)
 
     with pytest.raises(jax.errors.TracerBoolConversionError):
-        transformed(function)(X)
+        Doubled(function)(X)
 
 
-def test_the_wrapper_keeps_name_and_documentation() -> None:
-    def model(x: jax.Array) -> jax.Array:
-        """Says something."""
-        return x
+def test_what_the_caller_adds_is_part_of_the_key() -> None:
+    built: list[Any] = []
+    cache = TraceCache(jnp.tanh, lambda traced, extra: built.append(extra))
+    for extra in ("a", "b", "a"):
+        cache.get((X,), {}, extra)
+    assert built == ["a", "b"]
 
-    assert transformed(model).__name__ == "model" and transformed(model).__doc__ == "Says something."
+
+def test_old_signatures_are_forgotten() -> None:
+    built: list[float] = []
+    cache = TraceCache(lambda x, n: x * n, lambda traced, extra: built.append(0.0))
+    for n in range(300):
+        cache.get((X, float(n)), {})
+    cache.get((X, 299.0), {})
+    assert len(built) == 300
+    cache.get((X, 0.0), {})
+    assert len(built) == 301
 
 
-def test_shapes_may_stand_for_arrays_in_a_trace() -> None:
-    traced = trace(lambda x, n: jnp.tanh(x) * n, (jax.ShapeDtypeStruct((2, 3), np.float32), 3), {})
-    assert [aval.shape for aval in traced.jaxpr.out_avals] == [(2, 3)]
-    assert len(traced.jaxpr.in_avals) == 1
+def test_shapes_may_stand_for_arrays() -> None:
+    cache = TraceCache(lambda x, n: jnp.tanh(x) * n, lambda traced, extra: traced.jaxpr)
+    _, jaxpr = cache.get((jax.ShapeDtypeStruct((2, 3), np.float32), 3), {})
+    assert [aval.shape for aval in jaxpr.out_avals] == [(2, 3)]
+    assert len(jaxpr.in_avals) == 1
