@@ -286,14 +286,18 @@ void Checker::access(const NpkAccess& access)
     }
 }
 
-void Checker::copy(uint32_t to_memory, uint64_t to, uint32_t from_memory, uint64_t from, uint64_t bytes)
+void Checker::copy(uint32_t to_memory, uint64_t to, uint32_t from_memory, uint64_t from, uint64_t bytes,
+          uint64_t count, uint64_t from_stride)
 {
     if (from_memory == NPK_MEM_GM || to_memory == NPK_MEM_GM) {
         return;
     }
     const Shadow& source = shadows_[from_memory];
     Shadow& target = shadows_[to_memory];
-    memcpy(target.written.data() + (to - target.base), source.written.data() + (from - source.base), bytes);
+    for (uint64_t i = 0; i < count; ++i) {
+        memcpy(target.written.data() + (to - target.base) + i * bytes,
+               source.written.data() + (from - source.base) + i * from_stride, bytes);
+    }
 }
 
 void Checker::forget(uint32_t memory, uint64_t address, uint64_t bytes)

@@ -29,7 +29,8 @@ public:
 
     void issue(uint32_t pipe);
     void access(const NpkAccess& access);
-    void copy(uint32_t to_memory, uint64_t to, uint32_t from_memory, uint64_t from, uint64_t bytes);
+    void copy(uint32_t to_memory, uint64_t to, uint32_t from_memory, uint64_t from, uint64_t bytes,
+          uint64_t count, uint64_t from_stride);
     void forget(uint32_t memory, uint64_t address, uint64_t bytes);
     void set_flag(uint32_t from, uint32_t to, uint32_t id, const char* file, uint32_t line);
     void wait_flag(uint32_t from, uint32_t to, uint32_t id, const char* file, uint32_t line);

@@ -77,9 +77,10 @@ void check_barrier(uint32_t pipe)
     current_slot()->checker().barrier(pipe);
 }
 
-void check_copy(uint32_t to_memory, uint64_t to, uint32_t from_memory, uint64_t from, uint64_t bytes)
+void check_copy(uint32_t to_memory, uint64_t to, uint32_t from_memory, uint64_t from, uint64_t bytes,
+          uint64_t count, uint64_t from_stride)
 {
-    current_slot()->checker().copy(to_memory, to, from_memory, from, bytes);
+    current_slot()->checker().copy(to_memory, to, from_memory, from, bytes, count, from_stride);
 }
 
 void check_forget(uint32_t memory, uint64_t address, uint64_t bytes)

@@ -131,7 +131,9 @@ typedef struct NpkHost {
     void (*check_wait_flag)(uint32_t from, uint32_t to, uint32_t id, const char* file, uint32_t line);
     void (*check_barrier)(uint32_t pipe);
     // After a write: bytes of the destination count as written where those of the source do.
-    void (*check_copy)(uint32_t to_memory, uint64_t to, uint32_t from_memory, uint64_t from, uint64_t bytes);
+    // `count` pieces of `bytes`, one behind the other in the destination, `from_stride` apart in the source.
+    void (*check_copy)(uint32_t to_memory, uint64_t to, uint32_t from_memory, uint64_t from, uint64_t bytes,
+                       uint64_t count, uint64_t from_stride);
     // After a write: these bytes hold nothing that may be read.
     void (*check_forget)(uint32_t memory, uint64_t address, uint64_t bytes);
     // A buffer of `bytes` at `address` comes to life or ends: contents count as never written.

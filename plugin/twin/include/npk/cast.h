@@ -75,9 +75,13 @@ inline To round_small(float x)
             up = sign == 0;
         } else if constexpr (mode == RoundMode::CAST_ROUND) {
             // The middle is exact in float; above the largest finite value it is where infinity begins.
-            const float middle = std::is_same_v<To, half> && below.bits == 0x7bffu
-                                     ? 65520.0f
-                                     : 0.5f * static_cast<float>(below) + 0.5f * static_cast<float>(above);
+            float middle;
+            if constexpr (std::is_same_v<To, half>) {
+                middle = below.bits == 0x7bffu ? 65520.0f
+                                               : 0.5f * static_cast<float>(below) + 0.5f * static_cast<float>(above);
+            } else {
+                middle = bits_float(static_cast<uint32_t>(below.bits) << 16 | 0x8000u);
+            }
             up = magnitude >= middle;
         } else if constexpr (mode == RoundMode::CAST_ODD) {
             up = (below.bits & 1u) == 0;

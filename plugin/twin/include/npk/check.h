@@ -159,10 +159,12 @@ public:
                align);
     }
 
-    void copied(NpkMemory to_memory, const void* to, NpkMemory from_memory, const void* from, uint64_t bytes) const
+    // `count` pieces of `bytes`, one behind the other in the destination, `from_stride` apart in the source.
+    void copied(NpkMemory to_memory, const void* to, NpkMemory from_memory, const void* from, uint64_t bytes,
+                uint64_t count = 1, uint64_t from_stride = 0) const
     {
         host_table->check_copy(to_memory, reinterpret_cast<uint64_t>(to), from_memory,
-                               reinterpret_cast<uint64_t>(from), bytes);
+                               reinterpret_cast<uint64_t>(from), bytes, count, from_stride);
     }
 
     void forget(NpkMemory memory, const void* address, uint64_t bytes) const
@@ -217,7 +219,9 @@ public:
     constexpr void out(const char*, const Tensor&, uint64_t, int = -1) const
     {
     }
-    constexpr void copied(NpkMemory, const void*, NpkMemory, const void*, uint64_t) const {}
+    constexpr void copied(NpkMemory, const void*, NpkMemory, const void*, uint64_t, uint64_t = 1, uint64_t = 0) const
+    {
+    }
     constexpr void forget(NpkMemory, const void*, uint64_t) const {}
     constexpr void limit(const char*, uint64_t, uint64_t) const {}
     constexpr void multiple(const char*, uint64_t, uint64_t) const {}

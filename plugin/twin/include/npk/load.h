@@ -60,13 +60,21 @@ namespace npk {
 
 constexpr uint64_t kFractalBytes = 512;
 
-// Tells the checker that a fractal moved, transposed or not: rows of 32 bytes that were never written stay so.
+// Tells the checker that a fractal moves; what was never written stays so.
 inline void check_fractal(const Instruction& instruction, NpkMemory to_memory, const void* to, NpkMemory from_memory,
                           const void* from)
 {
     instruction.access(kMove, "src", from_memory, from, kFractalBytes, 1, 0, 5);
     instruction.access(kWrite, "dst", to_memory, to, kFractalBytes);
     instruction.copied(to_memory, to, from_memory, from, kFractalBytes);
+}
+
+// Row `row` of a transposed fractal at `to` takes `count` elements, 32 bytes apart, starting at `from`.
+template <class T>
+inline void check_transposed_row(const Instruction& instruction, NpkMemory to_memory, const T* to, uint32_t row,
+                                 NpkMemory from_memory, const T* from, uint32_t count)
+{
+    instruction.copied(to_memory, to + row * count, from_memory, from, sizeof(T), count, 32);
 }
 
 template <class T>
@@ -101,6 +109,10 @@ inline void load_2d(const AscendC::LocalTensor<T>& dst, const Source& src,
         uint8_t* target = to + i * (params.dstGap + 1ull) * kFractalBytes;
         check_fractal(instruction, dst.Memory(), target, src.Memory(), source);
         if (params.ifTranspose) {
+            for (uint32_t row = 0; NPK_TWIN_CHECKED && row < 16; ++row) {
+                check_transposed_row(instruction, dst.Memory(), reinterpret_cast<const uint16_t*>(target), row,
+                                     src.Memory(), reinterpret_cast<const uint16_t*>(source) + row, 16);
+            }
             transpose_square(reinterpret_cast<uint16_t*>(target), reinterpret_cast<const uint16_t*>(source), 16);
         } else {
             memcpy(target, source, kFractalBytes);
@@ -145,6 +157,9 @@ inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T
         T* target = dst.Address() + i * (params.dstGap + 1ull) * fractal;
         if constexpr (fractals == 1) {
             npk::check_fractal(instruction, dst.Memory(), target, src.Memory(), source);
+            for (uint32_t row = 0; NPK_TWIN_CHECKED && row < 16; ++row) {
+                npk::check_transposed_row(instruction, dst.Memory(), target, row, src.Memory(), source + row, 16);
+            }
             npk::transpose_square(target, source, 16);
         } else {
             const uint64_t gap = (params.dstFracGap + 1ull) * fractal;
@@ -154,6 +169,7 @@ inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T
                 T* out = target + part * gap;
                 for (uint32_t column = 0; column < 16; ++column) {
                     const T* in = source + (column / 8) * fractal + column % 8 + part * 64;
+                    npk::check_transposed_row(instruction, dst.Memory(), out, column, src.Memory(), in, 8);
                     for (uint32_t row = 0; row < 8; ++row) {
                         out[column * 8 + row] = in[row * 8];
                     }

@@ -128,14 +128,15 @@ struct Strided {
     // Address of element `element` of repeat `repeat`.
     T* at(uint32_t repeat, uint32_t element) const
     {
-        const uint32_t in_block = elements / 8;
+        // A narrow operand of a widening or narrowing instruction fills fewer blocks in a repeat.
+        constexpr uint32_t in_block = per_block<T>;
         const uint64_t blocks =
             static_cast<uint64_t>(repeat) * repeat_stride + static_cast<uint64_t>(element / in_block) * block_stride;
         return reinterpret_cast<T*>(reinterpret_cast<uint8_t*>(base) + blocks * 32) + element % in_block;
     }
 
     // True when a repeat's blocks follow each other without gaps.
-    bool dense() const { return block_stride == 1 && elements * sizeof(T) == 256; }
+    bool dense() const { return block_stride == 1; }
 };
 
 // Tells the checker which bytes of an operand the repeats touch.

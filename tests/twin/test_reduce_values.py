@@ -1,0 +1,141 @@
+"""Reductions, fills and rearrangements give their documented values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .harness import Case, Program, bfloat16
+
+rng = np.random.default_rng(22)
+CASES: list[Case] = []
+x = rng.normal(0, 1, 1000).astype(np.float32)
+h = rng.normal(0, 1, 1000).astype(np.float16)
+old = np.full(64, 99, np.float32)
+
+
+def case(name: str, statements: str, inputs: list[np.ndarray], expected: np.ndarray, **options: object) -> None:
+    CASES.append(Case(name, statements, inputs, expected, **options))  # type: ignore[arg-type]
+
+
+def tree(values: np.ndarray) -> np.ndarray:
+    """Sum along the last axis as a binary tree over neighbours, each level in the type itself."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        while values.shape[-1] > 1:
+            values = (values[..., 0::2].astype(np.float32) + values[..., 1::2].astype(np.float32)).astype(values.dtype)
+    return values[..., 0]
+
+
+def with_index(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Pairs of a value and a position whose bits are kept in the value's type."""
+    bits = index.astype(np.uint32 if values.dtype.itemsize == 4 else np.uint16).view(values.dtype)
+    return np.stack([values, bits], axis=-1).reshape(-1)
+
+
+# Sum of 1000 elements: 15 repeats of 64 and one of 40, then the sums of the repeats.
+blocks = np.concatenate([x, np.full(24, -0.0, np.float32)]).reshape(16, 64)
+partial = np.concatenate([tree(blocks), np.full(48, -0.0, np.float32)])
+case("ReduceSum", "ReduceSum(d, a, t, n);", [x], tree(partial[None]))
+case("ReduceSum of one", "ReduceSum(d, a, t, 1);", [x], x[:1])
+case("ReduceSum of infinities", "ReduceSum(d, a, t, n);", [np.array([np.inf, -np.inf] * 8, np.float32)], np.array([np.nan], np.float32))
+case("ReduceMax", "ReduceMax(d, a, t, n);", [x], x.max(keepdims=True))
+case("ReduceMin", "ReduceMin(d, a, t, n);", [x], x.min(keepdims=True))
+twice = x.copy()
+twice[[700, 30]] = 50
+case("ReduceMax with the first position", "ReduceMax(d, a, t, n, true);", [twice], with_index(twice[30:31], np.array([30])))
+case("ReduceMin half with position", "ReduceMin(d, a, t, n, true);", [h], with_index(h.min(keepdims=True), h.argmin(keepdims=True)))
+holed = x.copy()
+holed[500] = np.nan
+case("ReduceMax finds NaN", "ReduceMax(d, a, t, n);", [holed], np.array([np.nan], np.float32))
+rows = x[:512].reshape(8, 64)
+case("WholeReduceSum", "WholeReduceSum(d, a, 64, 8, 1, 1, 8);", [x[:512]], tree(rows))
+padded = np.where(np.arange(64) < 50, rows, np.float32(-0.0))
+case("WholeReduceSum of a prefix", "WholeReduceSum(d, a, 50, 8, 1, 1, 8);", [x[:512]], tree(padded))
+case(
+    "WholeReduceSum of mask bits, results two apart",
+    "uint64_t mask[2] = {0x5555555555555555ull, 0}; WholeReduceSum(d, a, mask, 8, 2, 1, 8);",
+    [x[:512]],
+    np.where(np.arange(16) % 2 == 0, np.repeat(tree(np.where(np.arange(64) % 2 == 0, rows, np.float32(-0.0))), 2), old[:16]),
+    initial=old[:16],
+)
+hrows = h[:512].reshape(4, 128)
+case("WholeReduceSum half rounds each level", "WholeReduceSum(d, a, 128, 4, 1, 1, 8);", [h[:512]], tree(hrows))
+case("WholeReduceMax", "WholeReduceMax(d, a, 64, 8, 1, 1, 8);", [x[:512]], with_index(rows.max(1), rows.argmax(1)))
+case(
+    "WholeReduceMin, position first",
+    "WholeReduceMin(d, a, 64, 8, 1, 1, 8, ReduceOrder::ORDER_INDEX_VALUE);",
+    [x[:512]],
+    np.stack([rows.argmin(1).astype(np.uint32).view(np.float32), rows.min(1)], axis=1).reshape(-1),
+)
+case(
+    "WholeReduceMax of values only",
+    "WholeReduceMax(d, a, 50, 8, 1, 1, 8, ReduceOrder::ORDER_ONLY_VALUE);",
+    [x[:512]],
+    rows[:, :50].max(1),
+)
+case(
+    "WholeReduceMax of positions only",
+    "WholeReduceMax(d, a, 64, 8, 1, 1, 8, ReduceOrder::ORDER_ONLY_INDEX);",
+    [x[:512]],
+    rows.argmax(1).astype(np.uint32).view(np.float32),
+)
+octets = x[:512].reshape(64, 8)
+case("BlockReduceSum", "BlockReduceSum(d, a, 64, 8, 1, 1, 8);", [x[:512]], tree(octets))
+case("BlockReduceMax", "BlockReduceMax(d, a, 64, 8, 1, 1, 8);", [x[:512]], octets.max(1))
+case(
+    "BlockReduceMin leaves results of empty blocks",
+    "BlockReduceMin(d, a, 24, 1, 1, 1, 8);",
+    [x[:64]],
+    np.concatenate([octets[:3].min(1), old[:5]]),
+    initial=old[:8],
+)
+overflow = np.array([60000, 60000, -30000, 100] + [0] * 12, np.float16)
+case("BlockReduceSum half overflows to infinity", "BlockReduceSum(d, a, 16, 1, 1, 1, 8);", [overflow], np.array([np.inf] + [0] * 7, np.float16))
+pairs = x[:512].reshape(-1, 2)
+case("PairReduceSum", "PairReduceSum(d, a, 64, 8, 1, 1, 8);", [x[:512]], pairs[:, 0] + pairs[:, 1])
+
+case("Duplicate", "Duplicate(d, 2.5f, 77);", [x], np.where(np.arange(90) < 77, np.float32(2.5), np.float32(0)))
+case("Duplicate bfloat16", "Duplicate(d, bfloat16_t(2.5f), 33);", [x], np.full(33, 2.5, bfloat16))
+case(
+    "Duplicate by repeats",
+    "Duplicate(d, 7, 5, 2, 1, 8);",
+    [x],
+    np.where(np.arange(128) % 64 < 5, 7, 0).astype(np.int32),
+)
+case("Brcb", "Brcb(d, a, 2, {1, 8});", [x[:16]], np.repeat(x[:16], 8))
+case("Brcb half", "Brcb(d, a, 1, {1, 8});", [h[:8]], np.repeat(h[:8], 16))
+case(
+    "Brcb, blocks two apart",
+    "Brcb(d, a, 1, {2, 16});",
+    [x[:8]],
+    np.where(np.arange(120) // 8 % 2 == 0, np.repeat(x[:8], 16)[:120], np.float32(0)),
+    initial=np.zeros(120, np.float32),
+)
+case(
+    "BroadCast of a column",
+    "uint32_t to[2] = {5, 24}, from[2] = {5, 1}; BroadCast<float, 2, 1>(d, a, to, from);",
+    [x[:5]],
+    np.repeat(x[:5], 24),
+)
+case(
+    "BroadCast of a row",
+    "uint32_t to[2] = {5, 24}, from[2] = {1, 24}; BroadCast<float, 2, 0>(d, a, to, from);",
+    [x[:24]],
+    np.tile(x[:24], 5),
+)
+case("Copy", "Copy(d, a, 64, 2, {1, 1, 8, 8});", [x[:128]], x[:128])
+case("Copy of one row many times", "Copy(d, a, 64, 4, {1, 1, 8, 0});", [x[:64]], np.tile(x[:64], 4))
+case("CreateVecIndex", "CreateVecIndex(d, -3, 70);", [x], np.arange(-3, 67, dtype=np.int32))
+case("ArithProgression", "ArithProgression(d, 1.0f, 0.5f, 20);", [x], 1 + np.arange(20, dtype=np.float32) / 2)
+places = rng.integers(0, 200, 60).astype(np.uint32)
+case("Gather", "Gather(d, a, b, 32, 60);", [x[:208], places * 4], x[places + 8])
+square = rng.integers(-9, 9, (16, 16)).astype(np.int16)
+case("Transpose", "Transpose(d, a);", [square.reshape(-1)], square.T.reshape(-1).copy())
+
+PROGRAM = Program("reduce_values", CASES)
+
+
+@pytest.mark.parametrize("mode", ["fast", "checked"])
+@pytest.mark.parametrize("name", PROGRAM.cases)
+def test_instruction_gives_its_documented_value(name: str, mode: str) -> None:
+    PROGRAM.check(name, checked=mode == "checked")
