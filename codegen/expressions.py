@@ -23,7 +23,6 @@ _INFIX = {
     "&&": 2,
     "||": 1,
 }
-_ASSOCIATIVE = ("+", "*", "&&", "||")
 #: Expressions that are not one C++ operator; ``{0}`` … are the operands, in parentheses where they need them.
 _FORMS = {
     "min": "({0} < {1} ? {0} : {1})",
@@ -36,7 +35,8 @@ _FORMS = {
     "floormod": "(({0} % {1} + {1}) % {1})",
     "round_f16": "static_cast<float>(static_cast<half>({0}))",
     "round_bf16": "ToFloat(ToBfloat16({0}))",
-    "from_bit": "(~static_cast<uint64_t>(0) << static_cast<uint64_t>({0}))",
+    # Bits from the first operand up to, and without, the second, which is at least 1.
+    "bit_range": "(~static_cast<uint64_t>(0) << ({0}) & ~static_cast<uint64_t>(0) >> (64 - ({1})))",
 }
 _PRIMARY = 9
 
@@ -74,10 +74,16 @@ def text(expr: Expr, above: int = 0) -> str:
     if expr.op in _INFIX:
         own = _INFIX[expr.op]
         left = text(expr.args[0], own)
-        right = text(expr.args[1], own if expr.op in _ASSOCIATIVE else own + 1)
+        right = text(expr.args[1], own if _regroups(expr) else own + 1)
         written = f"{left} {expr.op} {right}"
         return f"({written})" if own < above else written
     return _form(expr, above)
+
+
+def _regroups(expr: Apply) -> bool:
+    """``a op (b op c)`` may be written without parentheses: exact for integers and conditions, not for floats."""
+    right = expr.args[1]
+    return expr.ctype != "float" and expr.op in ("+", "*", "&&", "||") and getattr(right, "op", "") == expr.op
 
 
 def _form(expr: Apply, above: int) -> str:

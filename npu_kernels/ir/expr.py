@@ -194,7 +194,9 @@ def _integer_op(op: str, a: Expr, b: Expr) -> Expr:
                 return Number(x // y, a.ctype)
             case "%" | "floormod" if y != 0:
                 return Number(x % y, a.ctype)
-    return Apply(op, (a, b), a.ctype)
+    result = Apply(op, (a, b), a.ctype)
+    low, high = bounds(result)
+    return Number(low, a.ctype) if low is not None and low == high else result
 
 
 def _natural(a: Expr, b: Expr) -> bool:

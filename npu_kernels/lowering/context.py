@@ -118,12 +118,15 @@ class Context:
         self, base: str, start: Expr, stop: Expr, step: Expr, *, independent: bool = False
     ) -> Iterator[Name]:
         low, high = bounds(start)[0], bounds(stop)[1]
-        var = Name(self.names.fresh(base), "int64_t", low, None if high is None else high - 1)
+        never = low is not None and high is not None and high <= low
+        var = Name(self.names.fresh(base), "int64_t", low, None if high is None or never else high - 1)
         body: list[Stmt] = []
         self.depth += 1
         with self.into(body):
             yield var
         self.depth -= 1
+        if never:
+            return
         self.emit(
             Loop(
                 var=var, start=start, stop=stop, step=step, body=body, independent=independent, location=self.location

@@ -134,7 +134,7 @@ class VectorExchange:
 def _slice(offset: Expr, rows: Expr, cols: Expr, shape: tuple[int, ...], width: int) -> Slice:
     """A tile's place in a slot of rows of ``width`` elements."""
     if shape[0] == 1:
-        return Slice(offset, integer(1), cols, 0, 1)
+        return Slice(offset, rows, cols, 0, 1)
     if shape[1] == 1:
-        return Slice(offset, integer(1), rows, 0, 1)
+        return Slice(offset, cols, rows, 0, width)
     return Slice(offset, rows, cols, width, 1)

@@ -48,9 +48,9 @@ def slice_of(
         return Slice(offset, integer(1), extents[0], 0, kept[0][0])
     (row_stride, rows), (col_stride, cols) = kept
     if rows == 1:
-        return Slice(offset, integer(1), extents[1], 0, col_stride)
+        return Slice(offset, extents[0], extents[1], 0, col_stride)
     if cols == 1:
-        return Slice(offset, integer(1), extents[0], 0, row_stride)
+        return Slice(offset, extents[1], extents[0], 0, row_stride)
     return Slice(offset, extents[0], extents[1], row_stride, col_stride)
 
 

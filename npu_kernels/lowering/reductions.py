@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..ir import Reduce, bfloat16, float16
 from ..ir.device import Enum, Ref, Struct
-from ..ir.expr import Apply, Expr, Number, add, compare, integer, known, mul, sub
+from ..ir.expr import Apply, Expr, Number, add, compare, integer, known, minimum, mul, sub
 from .context import SCALAR_CTYPE, Context, Tile, at
 from .forms import define, finish, share, work
 from .layout import BLOCK, REPEAT, Layout
@@ -191,17 +193,26 @@ def _padded(ctx: Context, kind: str, src: Ref, layout: Layout, extent: Expr) -> 
     with ctx.branch(compare("<", extent, integer(layout.cols))):
         first = ctx.let("first", mul(Apply("/", (extent, integer(REPEAT)), "int64_t"), integer(REPEAT)))
         inside = ctx.let("inside", sub(extent, first))
-        mask = ctx.let("mask", Apply("from_bit", (inside,), "uint64_t"))
-        wide = layout.rows > 1 and layout.pitch // BLOCK > ctx.arch.max_stride
-        rows = integer(layout.rows if wide else 1)
-        with ctx.loop("row", integer(0), rows, integer(1), independent=True) as row:
+        end = minimum(integer(REPEAT), sub(integer(layout.pitch), first))
+        mask = ctx.let("mask", Apply("bit_range", (inside, end), "uint64_t"))
+        one_row = layout.rows == 1 or layout.pitch // BLOCK > ctx.arch.max_stride
+        with _rows_of(ctx, layout.rows if one_row else 1) as row:
             base = mul(row, integer(layout.pitch))
-            _fill(ctx, copy, identity, add(base, first), mask, layout, wide, integer(REPEAT))
+            _fill(ctx, copy, identity, add(base, first), mask, layout, one_row, integer(REPEAT))
             with ctx.loop("col", add(first, integer(REPEAT)), integer(layout.pitch), integer(REPEAT)) as col:
-                room = Apply("min", (integer(REPEAT), sub(integer(layout.pitch), col)), "int64_t")
+                room = minimum(integer(REPEAT), sub(integer(layout.pitch), col))
                 width = integer(REPEAT) if layout.pitch % REPEAT == 0 else room
-                _fill(ctx, copy, identity, add(base, col), None, layout, wide, width)
+                _fill(ctx, copy, identity, add(base, col), None, layout, one_row, width)
     return copy
+
+
+@contextmanager
+def _rows_of(ctx: Context, rows: int) -> Iterator[Expr]:
+    if rows == 1:
+        yield integer(0)
+        return
+    with ctx.loop("row", integer(0), integer(rows), integer(1)) as row:
+        yield row
 
 
 def _fill(
@@ -215,13 +226,13 @@ def _fill(
     width: Expr,
 ) -> None:
     repeats = 1 if one_row else layout.rows
-    stride = 0 if repeats == 1 else layout.pitch // BLOCK
+    stride = BLOCK if repeats == 1 else layout.pitch // BLOCK
     for first in range(0, repeats, ctx.arch.max_repeat):
         count = min(ctx.arch.max_repeat, repeats - first)
         place = at(copy, add(offset, integer(first * layout.pitch)))
         bits = Struct((mask, integer(0)), ("uint64_t", "uint64_t"), "masks") if mask is not None else width
         ctx.instr(
-            "Duplicate", place, (), identity, bits, integer(count), integer(1), integer(max(stride, 8)), partial=True
+            "Duplicate", place, (), identity, bits, integer(count), integer(1), integer(stride), partial=True
         )
 
 
