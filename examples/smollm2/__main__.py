@@ -25,11 +25,19 @@ from .weights import load_params, weights_path
 
 @dataclass(frozen=True)
 class Run:
-    """An answer: its token ids, the logits [T, V] of prompt and answer together, and seconds by what took them."""
+    """An answer.
+
+    Attributes:
+        tokens: its ids.
+        logits: [T, V] of prompt and answer together.
+        seconds: by what took them.
+        passes: forward passes.
+    """
 
     tokens: list[int]
     logits: np.ndarray
     seconds: dict[str, float]
+    passes: int
 
 
 def answer(
@@ -55,7 +63,7 @@ def answer(
     seconds["answer"] = time.perf_counter() - start
     spoken = [*prompt, *tokens]
     logits = compiled(params, padded(spoken, length))
-    return Run(tokens, np.asarray(logits[0, : len(spoken)]), seconds)
+    return Run(tokens, np.asarray(logits[0, : len(spoken)]), seconds, passes=len(tokens) + 3)
 
 
 def main(
@@ -107,7 +115,7 @@ def main(
         console.print(
             f"Largest difference between the logits: {difference:.1e} (logits reach {np.abs(plain.logits).max():.0f})."
         )
-    console.print(kernels_table(report, calls, launched))
+    console.print(kernels_table(report, calls, launched, kernels.passes))
     console.print(times_table(found_in, built_in, plain.seconds, kernels.seconds))
     console.print("\nThe generated Ascend C:")
     for source in sources:

@@ -13,8 +13,8 @@ from npu_kernels.substitution import Report
 from .kernels import Call
 
 
-def kernels_table(report: Report, calls: Sequence[Call], launched: Mapping[str, int]) -> Table:
-    """What was replaced, by what, and how often it ran.
+def kernels_table(report: Report, calls: Sequence[Call], launched: Mapping[str, int], passes: int) -> Table:
+    """What was replaced, by what, and how often it ran in `passes` forward passes.
 
     The report and the calls of the substituted program are both in program order, one entry per instance.
     """
@@ -22,7 +22,7 @@ def kernels_table(report: Report, calls: Sequence[Call], launched: Mapping[str, 
         (entry.pattern, _short_location(entry.location), call.kernel, call.shapes)
         for entry, call in zip(report.replaced, calls, strict=True)
     )
-    table = Table(title="\nWhat runs as a kernel", title_justify="left")
+    table = Table(title=f"\nWhat runs as a kernel; launches in {passes} forward passes", title_justify="left")
     for heading in ("replaced", "line of the model", "kernel", "shapes", "blocks", "launches"):
         table.add_column(heading, justify="right" if heading in ("blocks", "launches") else "left", overflow="fold")
     for (pattern, location, kernel, shapes), count in instances.items():

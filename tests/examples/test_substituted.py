@@ -24,7 +24,7 @@ QUESTION = "What is the capital of France?"
 PROMPTS = (
     "Hi",
     QUESTION,
-    "Write one sentence about the sea.",
+    "Write one short sentence about the sea in autumn.",
     "A train leaves at 9:40 and arrives at 12:05. How long does it travel? Explain step by step how you get there.",
     "List five things one should know before adopting a dog, each with a short reason, and say which of them matters "
     "the most for somebody who lives alone in a small flat in a big city, works long hours, and has never had a pet.",
@@ -54,7 +54,7 @@ def test_the_report_names_the_lines_of_the_model(small: Params) -> None:
 def test_every_replaced_instance_is_launched_once_a_pass(small: Params) -> None:
     fast = jax.jit(npu_kernels.substitute(forward))
     tokens = padded(TOKENS, 16)
-    fast(small, tokens)
+    jax.block_until_ready(fast(small, tokens))
     assert counted(lambda: fast(small, tokens)) == 10
 
 
@@ -121,7 +121,7 @@ def test_whole_model_has_thirty_attention_and_sixty_one_norms(whole: Params, bot
     report = npu_kernels.explain(forward, whole, tokens)
     report.require("attention", 30)
     report.require("rms_norm", 61)
-    both[1](whole, tokens)
+    jax.block_until_ready(both[1](whole, tokens))
     assert counted(lambda: both[1](whole, tokens)) == 91
 
 
