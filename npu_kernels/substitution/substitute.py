@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, cast
 
-import jax
-import numpy as np
-
 from npu_kernels import jax_compat
 from npu_kernels.graph.expand import expand
+from npu_kernels.graph.function import TraceCache, Traced
 from npu_kernels.graph.jaxpr_reader import read_jaxpr
 from npu_kernels.graph.jaxpr_writer import rewrite_jaxpr
 from npu_kernels.substitution.engine import search
@@ -32,25 +30,23 @@ class Program:
     """A function traced for one signature and rewritten.
 
     Attributes:
-        run: from the dynamic leaves of the arguments to the dynamic leaves of the result; ``None`` when nothing
-            was replaced.
-        rebuild: from these to the result.
+        traced: the function as it was.
+        run: from the arrays of the arguments to the arrays of the result; ``None`` when nothing was replaced.
         report: what was replaced.
     """
 
+    traced: Traced
     run: Callable[..., Sequence[Any]] | None
-    rebuild: Callable[[Sequence[Any]], Any]
     report: Report
-    cacheable: bool
 
 
 class Substituted:
     """A function with kernels in the place of the patterns it contains; made by :func:`substitute`.
 
     It takes the arguments of the function and gives its results, under ``jit``, ``grad``, ``vmap`` and ``scan`` too.
-    Arrays among the arguments, at any depth of pytrees, are traced; everything else is static. A signature (structure,
-    shapes, dtypes, static values) is traced once. Closed-over arrays are taken as they are at that time, as in
-    ``jax.jit``.
+    Arrays among the arguments, at any depth of pytrees, are traced; everything else is static, unless the function is
+    jitted and says what is static itself. A signature (structure, shapes, dtypes, static values) is traced once.
+    Closed-over arrays are taken as they are at that time, as in ``jax.jit``.
     """
 
     def __init__(
@@ -59,35 +55,31 @@ class Substituted:
         self._function = function
         self._policy = policy
         self._patterns = patterns
-        self._programs: dict[Hashable, Program] = {}
+        self._cache = TraceCache(function, self._build)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, structure = jax.tree.flatten((args, kwargs))
-        program = self._program(leaves, structure)
+        arguments, program = self._cache.get(args, kwargs, resolve_patterns(self._patterns))
         for listener in listeners.get():
             listener(program.report)
         if program.run is None:
             return self._function(*args, **kwargs)
-        return program.rebuild(program.run(*(leaf for leaf in leaves if _is_dynamic(leaf))))
+        return program.traced.result(program.run(*arguments.arrays))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def explain(self, *args: Any, **kwargs: Any) -> Report:
         """The report for these arguments; ``jax.ShapeDtypeStruct`` serve as well as arrays."""
-        leaves, structure = jax.tree.flatten((args, kwargs))
-        return self._program(leaves, structure).report
+        return self._cache.get(args, kwargs, resolve_patterns(self._patterns))[1].report
 
-    def _program(self, leaves: Sequence[Any], structure: Any) -> Program:
-        patterns = resolve_patterns(self._patterns)
-        key = _key(leaves, structure, patterns)
-        if key is not None and key in self._programs:
-            return self._programs[key]
-        program = _trace(self._function, leaves, structure, self._policy, patterns)
-        if key is not None and program.cacheable:
-            self._programs[key] = program
-        return program
+    def _build(self, traced: Traced, patterns: tuple[Pattern, ...]) -> Program:
+        name = getattr(self._function, "__name__", "function")
+        graph = expand(read_jaxpr(traced.jaxpr, name=name))
+        found = search(graph, patterns, self._policy)
+        if not found.replacements:
+            return Program(traced, None, found.report)
+        return Program(traced, jax_compat.jaxpr_to_function(rewrite_jaxpr(graph, found.replacements)), found.report)
 
 
 def substitute(
@@ -114,54 +106,3 @@ def resolve_patterns(patterns: Patterns) -> tuple[Pattern, ...]:
     if patterns is None:
         return registered()
     return tuple(p if isinstance(p, Pattern) else registered([p])[0] for p in patterns)
-
-
-def _trace(
-    function: Callable[..., Any], leaves: Sequence[Any], structure: Any, policy: Policy, patterns: tuple[Pattern, ...]
-) -> Program:
-    result: dict[str, Any] = {}
-
-    def flat(*dynamic: Any) -> list[Any]:
-        remaining = iter(dynamic)
-        args, kwargs = jax.tree.unflatten(
-            structure, [next(remaining) if _is_dynamic(leaf) else leaf for leaf in leaves]
-        )
-        values, result["structure"] = jax.tree.flatten(function(*args, **kwargs))
-        result["leaves"] = [None if _is_dynamic(value) else value for value in values]
-        return [value for value in values if _is_dynamic(value)]
-
-    flat.__name__ = flat.__qualname__ = getattr(function, "__name__", "function")
-    closed = jax.make_jaxpr(flat)(*(leaf for leaf in leaves if _is_dynamic(leaf)))
-    graph = expand(read_jaxpr(closed, name=flat.__name__))
-    found = search(graph, patterns, policy)
-    run = jax_compat.jaxpr_to_function(rewrite_jaxpr(graph, found.replacements)) if found.replacements else None
-    static, out_structure = result["leaves"], result["structure"]
-
-    def rebuild(dynamic: Sequence[Any]) -> Any:
-        remaining = iter(dynamic)
-        return jax.tree.unflatten(out_structure, [next(remaining) if leaf is None else leaf for leaf in static])
-
-    cacheable = not any(isinstance(const, jax.core.Tracer) for const in closed.consts)
-    return Program(run, rebuild, found.report, cacheable)
-
-
-def _is_dynamic(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct)
-
-
-def _key(leaves: Sequence[Any], structure: Any, patterns: tuple[Pattern, ...]) -> Hashable | None:
-    """What a trace depends on; ``None`` when a static argument cannot be hashed."""
-    described: list[tuple[Any, ...]] = []
-    for leaf in leaves:
-        if _is_dynamic(leaf):
-            described.append(("array", leaf.shape, str(leaf.dtype), bool(getattr(leaf, "weak_type", False))))
-        else:
-            described.append(("static", type(leaf), leaf))
-    config: Any = jax.config
-    settings = (config.jax_enable_x64, config.jax_default_matmul_precision)
-    key = (structure, tuple(described), settings, tuple(map(id, patterns)))
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
