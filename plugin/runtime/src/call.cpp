@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "npk/runtime/fault_store.h"
+#include "npk/runtime/workspace.h"
 
 namespace npk
 {
@@ -40,7 +41,7 @@ private:
 } // namespace
 
 Call::Call(Kernel& kernel, uint32_t blocks, size_t workspace_bytes, const std::string& tiling)
-    : kernel_(kernel), blocks_(blocks), workspace_(twin_runtime(), workspace_bytes), tiling_bytes_(tiling.size())
+    : kernel_(kernel), blocks_(blocks), workspace_bytes_(workspace_bytes), tiling_bytes_(tiling.size())
 {
     if (tiling.empty()) return;
     tiling_ = twin_runtime().allocate(tiling.size());
@@ -66,15 +67,15 @@ bool Call::launch(void* const* arrays, const uint64_t* bytes, uint32_t num_input
     }
     ArgArray<void*> args(num_args);
     ArgArray<uint64_t> arg_bytes(num_args);
-    void* workspace = workspace_.borrow();
-    if (workspace == nullptr && workspace_.bytes() != 0) {
-        return refuse("no memory for its workspace of " + std::to_string(workspace_.bytes()) + " bytes", launch_id,
+    const WorkspaceCache::Block workspace = workspaces().borrow(workspace_bytes_);
+    if (workspace.memory == nullptr && workspace_bytes_ != 0) {
+        return refuse("no memory for its workspace of " + std::to_string(workspace_bytes_) + " bytes", launch_id,
                       message);
     }
     std::copy_n(arrays, num_arrays, args.data());
     std::copy_n(bytes, num_arrays, arg_bytes.data());
-    args.data()[num_arrays] = workspace;
-    arg_bytes.data()[num_arrays] = workspace_.bytes();
+    args.data()[num_arrays] = workspace.memory;
+    arg_bytes.data()[num_arrays] = workspace_bytes_;
     args.data()[num_arrays + 1] = tiling_;
     arg_bytes.data()[num_arrays + 1] = tiling_bytes_;
 
@@ -82,7 +83,7 @@ bool Call::launch(void* const* arrays, const uint64_t* bytes, uint32_t num_input
     Fault fault;
     const bool ok = twin_runtime().launch(
         *kernel_.code, {args.data(), arg_bytes.data(), num_args, num_inputs, num_outputs, blocks_}, &fault);
-    workspace_.give_back(workspace);
+    workspaces().give_back(workspace);
     if (ok) return true;
     fault.kernel = kernel_.name;
     return fail(std::move(fault), launch_id, message);

@@ -7,44 +7,51 @@ namespace npk
 namespace
 {
 
-// More launches of one call site than this at one time are rare; their blocks go back to the device.
-constexpr size_t kKept = 4;
+// Enough for the launches that a few threads make at one time.
+constexpr size_t kKept = 8;
+constexpr size_t kKeptBytes = size_t{256} << 20;
 
 } // namespace
 
-WorkspacePool::~WorkspacePool()
+WorkspaceCache::Block WorkspaceCache::borrow(size_t bytes) noexcept
 {
-    for (void* block : free_) device_.release(block);
-}
-
-void* WorkspacePool::borrow() noexcept
-{
-    if (bytes_ == 0) return nullptr;
+    if (bytes == 0) return {};
     {
         std::lock_guard lock(mutex_);
-        if (!free_.empty()) {
-            void* block = free_.back();
-            free_.pop_back();
-            return block;
-        }
-    }
-    return device_.allocate(bytes_);
-}
-
-void WorkspacePool::give_back(void* block) noexcept
-{
-    if (block == nullptr) return;
-    {
-        std::lock_guard lock(mutex_);
-        if (free_.size() < kKept) {
-            try {
-                free_.push_back(block);
-                return;
-            } catch (const std::bad_alloc&) {
+        for (auto block = free_.rbegin(); block != free_.rend(); ++block) {
+            if (block->bytes >= bytes && block->bytes / 2 <= bytes) {
+                const Block found = *block;
+                free_.erase(std::next(block).base());
+                kept_bytes_ -= found.bytes;
+                return found;
             }
         }
     }
-    device_.release(block);
+    return {device_.allocate(bytes), bytes};
+}
+
+void WorkspaceCache::give_back(Block block) noexcept
+{
+    if (block.memory == nullptr) return;
+    {
+        std::lock_guard lock(mutex_);
+        try {
+            free_.push_back(block);
+            kept_bytes_ += block.bytes;
+            if (free_.size() == 1 || (free_.size() <= kKept && kept_bytes_ <= kKeptBytes)) return;
+            block = free_.front();
+            free_.erase(free_.begin());
+            kept_bytes_ -= block.bytes;
+        } catch (const std::bad_alloc&) {
+        }
+    }
+    device_.release(block.memory);
+}
+
+WorkspaceCache& workspaces()
+{
+    static WorkspaceCache* cache = new WorkspaceCache(twin_runtime()); // launches may run at exit
+    return *cache;
 }
 
 } // namespace npk

@@ -9,7 +9,6 @@
 
 #include "npk/runtime/export.h"
 #include "npk/runtime/kernel_store.h"
-#include "npk/runtime/workspace.h"
 
 namespace npk
 {
@@ -35,7 +34,7 @@ private:
 
     Kernel& kernel_;
     const uint32_t blocks_;
-    WorkspacePool workspace_;
+    const size_t workspace_bytes_;
     void* tiling_ = nullptr;
     const uint64_t tiling_bytes_;
 };

@@ -1,4 +1,4 @@
-// Device memory that launches of one call site borrow and give back.
+// Device memory that launches borrow and give back.
 #ifndef NPK_RUNTIME_WORKSPACE_H_
 #define NPK_RUNTIME_WORKSPACE_H_
 
@@ -11,28 +11,30 @@
 namespace npk
 {
 
-// Concurrent launches each get a block of their own; a block is kept for the next launch, so that a loop
-// allocates once. All blocks of a pool have one size.
-class WorkspacePool
+// Blocks that ended launches left, for the next launch of any kernel: a model whose layers run one after the
+// other needs one workspace, not one for each layer.
+class WorkspaceCache
 {
 public:
-    WorkspacePool(DeviceRuntime& device, size_t bytes) : device_(device), bytes_(bytes) {}
-    ~WorkspacePool();
-    WorkspacePool(const WorkspacePool&) = delete;
-    WorkspacePool& operator=(const WorkspacePool&) = delete;
+    explicit WorkspaceCache(DeviceRuntime& device) : device_(device) {}
 
-    size_t bytes() const noexcept { return bytes_; }
-
-    // Null when the pool's size is 0, or when there is no memory left.
-    void* borrow() noexcept;
-    void give_back(void* block) noexcept;
+    // A block of at least `bytes`, at most twice as large; `memory` is null when `bytes` is 0 or none is left.
+    struct Block {
+        void* memory = nullptr;
+        size_t bytes = 0;
+    };
+    Block borrow(size_t bytes) noexcept;
+    void give_back(Block block) noexcept;
 
 private:
     DeviceRuntime& device_;
-    const size_t bytes_;
     std::mutex mutex_;
-    std::vector<void*> free_;
+    std::vector<Block> free_; // oldest first
+    size_t kept_bytes_ = 0;
 };
+
+// The cache of the twin's memory.
+WorkspaceCache& workspaces();
 
 } // namespace npk
 
