@@ -54,6 +54,24 @@ def add_one() -> AddOne:
     return make
 
 
+@pytest.fixture
+def through_workspace() -> Callable[[int], KernelCall]:
+    """Makes `y = x + 1` for float32 vectors of a size, which keeps its input in the workspace in between."""
+
+    def make(size: int) -> KernelCall:
+        source = HandWritten(
+            text=(KERNELS / "through_workspace.cpp").read_text(),
+            name="through_workspace",
+            entry="through_workspace",
+            blocks=1,
+            tiling=np.int32(size).tobytes(),
+            workspace_bytes=4 * size,
+        )
+        return KernelCall("through_workspace", [jax.ShapeDtypeStruct((size,), np.float32)], lambda: source)
+
+    return make
+
+
 @pytest.fixture(autouse=True)
 def _count_from_zero() -> Iterator[None]:
     reset_launches()

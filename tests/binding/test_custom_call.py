@@ -96,8 +96,20 @@ def test_no_python_runs_between_launches(add_one: Any) -> None:
     assert len(entered) < 1000
 
 
-def test_threads_share_an_executable_and_have_workspaces_of_their_own(add_one: Any) -> None:
-    kernel = add_one(64)
+@pytest.mark.parametrize("checked", [False, True])
+def test_call_sites_of_different_sizes_share_workspaces_one_after_the_other(
+    through_workspace: Any, checked: bool
+) -> None:
+    kernels = [through_workspace(size) for size in (1000, 600, 30, 1000)]
+    f = jax.jit(lambda xs: [_call(kernel, checked)(x) for kernel, x in zip(kernels, xs, strict=True)])
+    xs = [np.arange(kernel.outputs[0].shape[0], dtype=np.float32) for kernel in kernels]
+    for _ in range(3):
+        for x, y in zip(xs, f(xs), strict=True):
+            np.testing.assert_array_equal(y, x + 1)
+
+
+def test_threads_share_an_executable_and_have_workspaces_of_their_own(through_workspace: Any) -> None:
+    kernel = through_workspace(64)
     f = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, x: _call(kernel)(x), x))
     f(jnp.zeros(64)).block_until_ready()
     wrong: list[Any] = []
@@ -114,7 +126,7 @@ def test_threads_share_an_executable_and_have_workspaces_of_their_own(add_one: A
     for thread in threads:
         thread.join()
     assert not wrong
-    assert launches()["add_one"] == 50 * 61
+    assert launches()["through_workspace"] == 50 * 61
 
 
 def test_threads_that_build_and_load_at_once_get_one_kernel_each(add_one: Any, fresh_cache: Path) -> None:
