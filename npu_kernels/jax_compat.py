@@ -213,7 +213,7 @@ def trace_context() -> Any:
 # Custom calls
 
 
-def register_stateful_ffi_target(name: str, stages: dict[str, Any], state_type: dict[str, Any]) -> None:
+def register_stateful_ffi_target(name: str, stages: dict[str, Any], state_type: Any) -> None:
     """Registers an FFI target for the cpu platform whose instantiation hands a state to its execution.
 
     The type comes before the target, which asks for its id; and both come after the CPU client exists: a type that is
