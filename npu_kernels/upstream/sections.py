@@ -11,7 +11,7 @@ from npu_kernels.ir.device import KernelSource
 _CLASS = re.compile(r"^class (\w+) \{$", re.MULTILINE)
 _BODY = re.compile(r"^class \w+ \{$.*?^\};$", re.MULTILINE | re.DOTALL)
 _SOURCE = re.compile(r"^ *const __gm__ \w+Tiling\* source = .*;\n", re.MULTILINE)
-_FIELD = re.compile(r"^( *)tiling\.\w+ = source->\w+;\n", re.MULTILINE)
+_FIELDS = re.compile(r"(^ *)(?:tiling\.\w+ = source->\w+;\s+)+", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,9 @@ def split_source(source: KernelSource, tiling_struct: str) -> KernelClass:
     name, text = found[1], body[0]
     text, loads = _SOURCE.subn("", text)
     text, parameters = re.subn(r"GM_ADDR tilingAddress\)", f"const {tiling_struct}& tilingData)", text)
-    fields = _FIELD.findall(text)
-    if not loads == parameters == 1 or not fields:
+    text, fields = _FIELDS.subn(r"\1tiling = tilingData;\n\1", text)
+    if not loads == parameters == fields == 1:
         raise _unknown(source)
-    text = _FIELD.sub("", text, count=len(fields) - 1)
-    text = _FIELD.sub(rf"{fields[0]}tiling = tilingData;\n", text)
     return KernelClass(name, re.sub(rf"\b{name}Tiling\b", tiling_struct, text))
 
 
