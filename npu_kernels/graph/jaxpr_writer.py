@@ -15,6 +15,7 @@ from npu_kernels import jax_compat
 from npu_kernels.errors import GraphError
 from npu_kernels.graph.core import Graph, Node, Value
 from npu_kernels.graph.jaxpr_reader import aval_of, region_jaxprs
+from npu_kernels.graph.jaxpr_sharing import Shared
 from npu_kernels.graph.placement import Placed, Plan, make_plan
 from npu_kernels.graph.replacement import Replacement
 
@@ -36,18 +37,18 @@ def rewrite_jaxpr(flat: Graph, replacements: Sequence[Replacement]) -> Any:
     if not replacements:
         return flat.origin
     plan = make_plan(flat, replacements)
-    return _Body(plan, plan.root).write()
+    return _Body(plan, plan.root, Shared()).write()
 
 
 def write_jaxpr(graph: Graph) -> Any:
     """The closed jaxpr of a graph as :func:`read_jaxpr` gives it, every equation written anew."""
-    return _Body(Plan(graph, changed=set(graph.graphs())), graph).write()
+    return _Body(Plan(graph, changed=set(graph.graphs())), graph, Shared()).write()
 
 
 def write_inlined(graph: Graph) -> Any:
     """Like :func:`write_jaxpr`, with the body of every transparent call in its place."""
     calls = {node for node in graph.walk() if node.op == "call"}
-    return _Body(Plan(graph, inlined=calls, changed=set(graph.graphs())), graph).write()
+    return _Body(Plan(graph, inlined=calls, changed=set(graph.graphs())), graph, Shared()).write()
 
 
 class _Body:
@@ -56,6 +57,7 @@ class _Body:
     Attributes:
         plan: where replacements go.
         graph: the graph that is written.
+        shared: bodies written so far, for all of one rewrite.
         equations: ``(position, equation)``; a replacement has the position of what it replaces.
         redirected: what to read instead of a value that a replacement provides.
         atoms: what to read instead of a value of an inlined call.
@@ -64,9 +66,10 @@ class _Body:
         positions: place of a node's equation in the order things had.
     """
 
-    def __init__(self, plan: Plan, graph: Graph) -> None:
+    def __init__(self, plan: Plan, graph: Graph, shared: Shared) -> None:
         self.plan = plan
         self.graph = graph
+        self.shared = shared
         self.equations: list[tuple[int, Any]] = []
         self.redirected: dict[Value, Any] = {}
         self.atoms: dict[Value, Any] = {}
@@ -76,7 +79,7 @@ class _Body:
 
     def write(self) -> Any:
         placed = self.plan.placed.get(self.graph, [])
-        calls = [_Call(each) for each in placed]
+        calls = [_Call(each, self.shared) for each in placed]
         for call in calls:
             self.redirect(call)
         unread = _unread(self.graph)
@@ -152,8 +155,8 @@ class _Body:
         branches = []
         for (key, jaxpr), region in zip(region_jaxprs(node.origin), node.regions, strict=True):
             if region in self.plan.changed:
-                body = _Body(self.plan, region)
-                jaxpr = body.write()
+                body = _Body(self.plan, region, self.shared)
+                jaxpr = self.shared.get(body.write(), origin=jaxpr)
                 added |= body.effects
             if key == "branches":
                 branches.append(jaxpr)
@@ -186,7 +189,7 @@ class _Call:
         results: for each output a variable, a literal, or the input that is passed through.
     """
 
-    def __init__(self, placed: Placed) -> None:
+    def __init__(self, placed: Placed, shared: Shared) -> None:
         self.placed = placed
         replacement = placed.replacement
 
@@ -201,7 +204,9 @@ class _Call:
         closed = jax_compat.single_call_jaxpr(function, avals)
         inner = jax_compat.open_jaxpr(closed)
         self.parameters = inner.invars
-        self.equations = inner.eqns
+        self.equations = [
+            eqn.replace(params={**eqn.params, "jaxpr": shared.get(eqn.params["jaxpr"])}) for eqn in inner.eqns
+        ]
         self.effects: set[Any] = set(inner.effects)
         inputs = dict(zip(inner.invars, placed.inputs, strict=True))
         self.results = [atom if jax_compat.is_literal(atom) else inputs.get(atom, atom) for atom in inner.outvars]

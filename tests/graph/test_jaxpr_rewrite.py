@@ -166,6 +166,25 @@ def test_only_the_call_that_holds_the_match_gets_a_copy() -> None:
     np.testing.assert_allclose(run(rewritten, X)[0], np.tanh(X * 2 + 1) + 1, rtol=1e-6)
 
 
+def test_calls_that_become_equal_share_one_jaxpr() -> None:
+    block = jax.jit(lambda x, scale: jnp.tanh(x) * scale)
+    flat = flatten(lambda x: block(block(block(x, 2), 2), 2.0) + jnp.tanh(x), X)
+    found = nodes_of(flat, "tanh")
+    same = rewrite_jaxpr(flat, [swap(node) for node in found])
+    blocks = [eqn.params["jaxpr"] for eqn in same.eqns if eqn.primitive.name in ("jit", "pjit")]
+    assert len(blocks) == 4 and len(set(map(id, blocks))) == 3, (
+        "two blocks share, the third takes a float, one is swapped"
+    )
+    inner = [eqn.params["jaxpr"] for jaxpr in blocks[:3] for eqn in jaxpr.eqns if "jaxpr" in eqn.params]
+    assert len({id(jaxpr) for jaxpr in [*inner, blocks[3]]}) == 1
+
+    triple = [swap(node, lambda x, factor=1 + i: x * factor) for i, node in enumerate(found)]
+    different = rewrite_jaxpr(flat, triple)
+    blocks = [eqn.params["jaxpr"] for eqn in different.eqns if eqn.primitive.name in ("jit", "pjit")]
+    assert len(set(map(id, blocks))) == 4
+    np.testing.assert_allclose(run(different, X)[0], X * 1 * 2 * 2 * 2 * 3 * 2 + X * 4, rtol=1e-6)
+
+
 def test_what_is_outside_the_match_is_the_very_same_equation() -> None:
     closed = jax.make_jaxpr(lambda x: jnp.sin(jnp.tanh(jnp.cos(x))) + 1)(X)
     flat = expand(read_jaxpr(closed))
