@@ -56,11 +56,19 @@ def _one(statements: list[Stmt]) -> list[Stmt] | None:
             if source.nbytes > target.nbytes or life.last > index:
                 continue
             home = live.lives[target]
-            if home.home is block and home.first == index:
+            if home.home is block and home.first == index and _soon(block, life.first, index, target):
                 return _merge(statements, statement, source, target, moved=True)
             if home.home is not block and _free_until(block, life.first, index, source, target):
                 return _merge(statements, statement, source, target, moved=False)
     return None
+
+
+def _soon(block: list[Stmt], first: int, copy: int, target: Buffer) -> bool:
+    """No other tile leaves meanwhile: a result stored much later would hold a buffer of the outgoing queue."""
+    if target.position == "VECCALC":
+        return True
+    between = (s for s in block[first:copy] if isinstance(s, QueueOp))
+    return all(s.buffer is target or s.buffer.position != target.position for s in between)
 
 
 def _free_until(block: list[Stmt], first: int, copy: int, source: Buffer, target: Buffer) -> bool:

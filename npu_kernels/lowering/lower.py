@@ -9,9 +9,10 @@ from .arch import Arch, arch_of
 from .coalesce import coalesce
 from .context import TILE_CTYPE, Context, Names
 from .cube import CubeLowering
+from .demote import demote
 from .exchange import VectorExchange, drain, rings, workspace
 from .liveness import Liveness
-from .memory import plan
+from .memory import plan, surplus
 from .moves import gm_ctype
 from .partition import Parts, partition
 from .prune import prune
@@ -123,6 +124,10 @@ def finish(kind: str, statements: list[Stmt], arch: Arch, kernel: Kernel) -> Sec
     """Plans memory and places synchronisation for one section."""
     statements = coalesce(prune(statements))
     liveness = Liveness(statements)
+    beyond = surplus(liveness, arch)
+    if beyond:
+        statements = demote(statements, liveness, beyond)
+        liveness = Liveness(statements)
     storages = plan(liveness, arch, kernel.name, kernel.location)
     statements = barriers(release(statements, liveness))
     events = sorted({s.event for s in walk_statements(statements) if isinstance(s, Event)})

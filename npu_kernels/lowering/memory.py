@@ -60,21 +60,42 @@ def _rounded(buffer: Buffer) -> int:
 
 def _queues(streams: list[Life], arch: Arch) -> list[_Slot]:
     """One queue for each stream, double where it is filled again and again, as far as event ids reach."""
-    made = [
-        _Slot(
-            Storage(
-                _queue_name(life.buffer), life.buffer.position, _rounded(life.buffer), 2 if life.loop_depth else 1,
-                [life.buffer],
-            ),
-            [life],
-        )
-        for life in streams
-    ]
-    for pair in sorted({_SHARED_PAIR.get(s.storage.position, s.storage.position) for s in made}):
-        budget = arch.queue_events - _EVENT_PAIRS[pair]
-        mine = [s for s in made if _SHARED_PAIR.get(s.storage.position, s.storage.position) == pair]
-        made = [s for s in made if s not in mine] + _within_events(mine, budget)
+    made = [_queue(life) for life in streams]
+    for pair in sorted({_pair(s.storage.position) for s in made}):
+        mine = [s for s in made if _pair(s.storage.position) == pair]
+        made = [s for s in made if s not in mine] + _within_events(mine, _budget(pair, arch))
     return made
+
+
+def surplus(liveness: Liveness, arch: Arch) -> set[Buffer]:
+    """Streams of the unified buffer that event ids do not reach for; they go through plain buffers and events.
+
+    Streams that are loaded least often go first.
+    """
+    found: set[Buffer] = set()
+    for position in ("VECIN", "VECOUT"):
+        lives = [life for life in liveness.lives.values() if life.buffer.position == position and life.first >= 0]
+        queues = [_queue(life) for life in lives]
+        if _events(queues) > _budget(position, arch):
+            queues = _shared(queues)
+        queues.sort(key=lambda s: max(life.loop_depth for life in s.lives))
+        while len(queues) > _budget(position, arch):
+            found.update(life.buffer for life in queues.pop(0).lives)
+    return found
+
+
+def _pair(position: str) -> str:
+    return _SHARED_PAIR.get(position, position)
+
+
+def _budget(pair: str, arch: Arch) -> int:
+    return arch.queue_events - _EVENT_PAIRS[pair]
+
+
+def _queue(life: Life) -> _Slot:
+    depth = 2 if life.loop_depth else 1
+    buffer = life.buffer
+    return _Slot(Storage(f"{buffer.name}Queue", buffer.position, _rounded(buffer), depth, [buffer]), [life])
 
 
 def _events(slots: list[_Slot]) -> int:
@@ -93,8 +114,8 @@ def _within_events(slots: list[_Slot], budget: int) -> list[_Slot]:
         worst = slots[0].lives[0].buffer
         raise LoweringError(
             "NPK-AL01",
-            f"{len(slots)} tiles move in the same direction at once and the pipes have {budget} event ids for them; "
-            "load or store fewer tiles at a time",
+            f"{len(slots)} operands of products lie in {slots[0].storage.memory} at once and the pipes have {budget} "
+            "event ids for them; load fewer of them before the loop",
             location=str(worst.location),
         )
     return slots
@@ -119,10 +140,6 @@ def _shared(slots: list[_Slot]) -> list[_Slot]:
 def _apart(a: Life, b: Life) -> bool:
     """The two are never on chip together: one is given back before the other is asked for."""
     return a.closed < b.opened or b.closed < a.opened
-
-
-def _queue_name(buffer: Buffer) -> str:
-    return f"{buffer.name}Queue"
 
 
 def _slots(temps: list[Life], liveness: Liveness) -> list[_Slot]:
@@ -178,8 +195,7 @@ def _over_budget(
     total = sum(s.total for s in storages)
     ordered = sorted(storages, key=lambda s: -s.total)
     rows = [
-        f"  {s.total:>9,} B  {', '.join(dict.fromkeys(b.name for b in s.tenants))}  "
-        f"({', '.join(dict.fromkeys(str(b.location) for b in s.tenants))})"
+        f"  {s.total:>9,} B  {_some([b.name for b in s.tenants])}  ({_some([str(b.location) for b in s.tenants])})"
         for s in ordered
     ]
     worst = ordered[0].tenants[0]
@@ -189,3 +205,9 @@ def _over_budget(
         "step, or a loop over the columns. The buffers, largest first:\n" + "\n".join(rows),
         location=str(worst.location if worst.location.line else location),
     )
+
+
+def _some(items: list[str]) -> str:
+    distinct = list(dict.fromkeys(items))
+    more = f" and {len(distinct) - 4} more" if len(distinct) > 4 else ""
+    return ", ".join(distinct[:4]) + more

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..ir import Binary, Cast, Compare, Constant, Op, Select, Unary, bfloat16, bool_, float16, float32, index, int32
 from ..ir import expr as E
 from ..ir.expr import Apply, Expr, Number
@@ -27,7 +29,7 @@ def scalar_op(ctx: Context, op: Op) -> None:
     """Lowers an operation whose result is a scalar and whose operands all are."""
     match op:
         case Constant():
-            ctx.scalars[op.result] = Number(op.value, SCALAR_CTYPE[op.result.dtype])
+            ctx.scalars[op.result] = Number(_exact(op), SCALAR_CTYPE[op.result.dtype])
             return
         case Binary():
             value = _binary(ctx, op)
@@ -46,6 +48,14 @@ def scalar_op(ctx: Context, op: Op) -> None:
             raise ctx.refuse(f"{op.opcode} of a scalar has no lowering", op)
     result = op.defines[0]
     ctx.scalars[result] = ctx.let(result.name, _rounded(value, op))
+
+
+def _exact(op: Constant) -> bool | int | float:
+    """The constant as its dtype holds it."""
+    if not op.result.dtype.is_float:
+        return op.value
+    with np.errstate(over="ignore"):
+        return float(np.asarray(op.value).astype(op.result.dtype.numpy))
 
 
 def _rounded(value: Expr, op: Op) -> Expr:
