@@ -43,10 +43,10 @@ def explain(view: View, node: Node) -> Reason | None:
     scores = core.terms[0][1]
     if _product_before(scores.value) is None:
         return None
-    path = _product_after(node)
-    if path is None:
+    paths = [path for path in _products_after(node) if _weights(view, node, path[-2]) is not None]
+    if not paths:
         return None
-    return _scores_reason(view, scores) or _weights_reason(view, node, path)
+    return _scores_reason(view, scores) or _weights_reason(view, node, paths)
 
 
 def _product_before(value: Value) -> Node | None:
@@ -63,20 +63,20 @@ def _product_before(value: Value) -> Node | None:
     return None
 
 
-def _product_after(node: Node) -> list[Node] | None:
-    """Nodes from an exponential to the product its softmax goes into."""
+def _products_after(node: Node) -> Iterator[list[Node]]:
+    """Paths from an exponential to the products its softmax may go into, the shortest first."""
     pending: list[list[Node]] = [[node]]
     seen = {node}
     while pending and len(seen) < _STEPS:
         path = pending.pop(0)
         for user in path[-1].results[0].users:
+            if user in seen or len(user.results) != 1:
+                continue
+            seen.add(user)
             if user.op == "dot_general" and user.attrs["lhs_contracting"]:
-                return [*path, user]
-            passes = user.op in _PASSED or user.op == "dot_general"
-            if passes and user not in seen and len(user.results) == 1:
-                seen.add(user)
+                yield [*path, user]
+            elif user.op in _PASSED or user.op == "dot_general":
                 pending.append([*path, user])
-    return None
 
 
 def _levels(view: View, scores: Ref) -> Iterator[Head]:
@@ -109,18 +109,15 @@ def _scores_reason(view: View, scores: Ref) -> Reason | None:
         match head.core:
             case Op("tanh"):
                 return Reason("soft-cap", "scores pass a tanh soft cap, which the kernel does not have yet (NPK-AT01)")
-            case Sum(constant, terms):
-                return _sum_reason(view, head, constant, terms)
+            case Sum(_, terms):
+                return _sum_reason(view, terms)
             case Product():
                 return Reason("scale", f"scores are {describe(head)}; the kernel takes a constant scale only")
     return None
 
 
-def _sum_reason(view: View, head: Head, constant: float, terms: tuple[tuple[int, Ref], ...]) -> Reason:
-    others = [
-        (sign, term) for sign, term in terms
-        if not (isinstance(view.head(term).core, Dot | Select) or _product_before(term.value) is not None)
-    ]  # fmt: skip
+def _sum_reason(view: View, terms: tuple[tuple[int, Ref], ...]) -> Reason:
+    others = [(sign, term) for sign, term in terms if _product_before(term.value) is None]
     for sign, term in others:
         found = additive(view.peeler, term, swallowing=False)
         if sign == 1 and found is not None:
@@ -144,15 +141,15 @@ def _is_affine_mask(view: View, term: Ref) -> bool:
     return abs(head.coefficient) >= 1e3
 
 
-def _weights_reason(view: View, node: Node, path: list[Node]) -> Reason:
-    for step in path[1:-1]:
-        if step.op == "select" or (step.op == "multiply" and _modifies(view, step)):
-            return Reason(
-                "dropout",
-                "the softmax's weights are multiplied by or replaced with something else before the second product "
-                "(dropout); the kernel has no dropout",
-            )
-    stops = [m for example in EXAMPLES if (m := mismatch(example, view, path[-1].results[0])) is not None]
+def _weights_reason(view: View, node: Node, paths: list[list[Node]]) -> Reason:
+    if any(_modifies(view, node, step) for path in paths for step in path[1:-1]):
+        return Reason(
+            "dropout",
+            "the softmax's weights are multiplied by or replaced with something else before the second product "
+            "(dropout); the kernel has no dropout",
+        )
+    products = [path[-1].results[0] for path in paths]
+    stops = [m for root in products for example in EXAMPLES if (m := mismatch(example, view, root)) is not None]
     if not stops:
         return Reason("structure", "it does not match any example")
     best = max(stops, key=lambda m: m.progress)
@@ -160,7 +157,26 @@ def _weights_reason(view: View, node: Node, path: list[Node]) -> Reason:
     return Reason("structure", f"expected {best.expected}, found {describe(best.found)}{detail}")
 
 
-def _modifies(view: View, node: Node) -> bool:
-    """Whether a product has factors besides softmax's own."""
-    core = view.head(whole(node.results[0])).core
-    return isinstance(core, Product) and len(core.factors) > 2
+def _weights(view: View, node: Node, step: Node) -> tuple[int, bool] | None:
+    """Whether a value is the weights of the softmax of ``node``.
+
+    Returns:
+        The number of further factors, and whether some weights are replaced by a constant; ``None`` when it is not.
+        An exponential that is not divided by its sum counts only where nothing else multiplies it.
+    """
+    head = view.head(whole(step.results[0]))
+    selected = isinstance(head.core, Select)
+    if isinstance(head.core, Select):
+        head = view.head(head.core.body)
+    if not isinstance(head.core, Product):
+        return (0, selected) if head.ref.value is node.results[0] else None
+    factors = head.core.factors
+    weights = [f for f in factors if f.exponent == 1 and view.peeler.peel(f.ref).value is node.results[0]]
+    totals = [f for f in factors if f.exponent == -1 and isinstance(view.head(f.ref).core, Reduce)]
+    return (len(factors) - 2, selected) if weights and totals else None
+
+
+def _modifies(view: View, node: Node, step: Node) -> bool:
+    """Whether a value is softmax's weights with further factors, or with some of them replaced."""
+    found = _weights(view, node, step)
+    return found is not None and found != (0, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npu_kernels.graph.core import Graph
+from npu_kernels.graph.core import enclosing
 from npu_kernels.substitution.match import Match
 from npu_kernels.substitution.pattern import Declined
 from npu_kernels.substitution.peel import is_float
@@ -33,22 +33,15 @@ def check(match: Match, policy: Policy) -> frozenset[Permission]:
     return frozenset(used)
 
 
-def inside_custom_vjp(graph: Graph) -> bool:
-    """Whether a graph is a region of a user's ``custom_vjp``, at any depth."""
-    parent = graph.parent
-    while parent is not None:
-        if parent.op == "custom_vjp":
-            return True
-        parent = parent.graph.parent
-    return False
-
-
 def _region(match: Match) -> None:
-    if inside_custom_vjp(match.root.value.graph):
+    graph = match.root.value.graph
+    if enclosing(graph, "custom_vjp") is not None:
         raise Declined(
             "inside-custom-vjp",
             "it lies inside a user's custom_vjp, whose forward and backward pass would no longer belong together",
         )
+    if enclosing(graph, "shard_map") is not None:
+        raise Declined("inside-shard-map", "it lies inside a shard_map, where kernels cannot be called yet")
 
 
 def _dtypes(match: Match) -> None:
