@@ -95,7 +95,8 @@ class Value:
         producer: the node whose result this is; ``None`` for an input of a graph.
         index: position among the producer's results, or among the graph's inputs.
         graph: the graph that defines the value.
-        uses: ``(node, operand index)``, each use once, nodes of nested regions included.
+        uses: ``(node, operand index)``, each use once, nodes of nested regions included; the index is -1 where
+            a region of the node returns the value as it is.
         origin: the jaxpr variable or MLIR value it was read from.
         aliases: in an expanded graph, the values of the graph that was read which carry this value, each with
             the call nodes one passes to reach it; empty elsewhere.
@@ -192,6 +193,9 @@ class Node:
             operand.uses.append((self, i))
         for region in self.regions:
             region.parent = self
+            for output in region.outputs:
+                if output.graph is not region:
+                    output.uses.append((self, -1))
 
     @property
     def result(self) -> Value:
@@ -262,6 +266,14 @@ class Graph:
         from npu_kernels.graph.printer import print_graph
 
         return print_graph(self)
+
+
+def enclosing(graph: Graph, op: str) -> Node | None:
+    """The innermost node of the given op that the graph is a region of, at any depth."""
+    node = graph.parent
+    while node is not None and node.op != op:
+        node = node.graph.parent
+    return node
 
 
 def topological_order(nodes: Iterable[Node]) -> list[Node]:

@@ -11,8 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from npu_kernels.errors import GraphError
-from npu_kernels.graph.core import Graph, Node, Value, cut
+from npu_kernels.graph.core import Graph, Node, Value, cut, enclosing
 from npu_kernels.graph.replacement import Replacement
+
+#: Regions that are not entered, and why.
+_CLOSED = {
+    "custom_vjp": "whose derivative would not follow",
+    "shard_map": "where types say how values vary over the mesh, which a function traced outside cannot",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +103,10 @@ def _check(replacement: Replacement, flat: Graph) -> None:
     if len(graphs) != 1:
         raise GraphError("NPK-GR02", f"the outputs of {replacement.name} lie in {len(graphs)} graphs, not in one")
     (graph,) = graphs
+    for op, why in _CLOSED.items():
+        if enclosing(graph, op) is not None:
+            raise GraphError("NPK-GR02", f"{replacement.name} lies inside a {op}, {why}")
     while graph.parent is not None:
-        if graph.parent.op == "custom_vjp":
-            raise GraphError(
-                "NPK-GR02", f"{replacement.name} lies inside a custom_vjp, whose derivative would not follow"
-            )
         graph = graph.parent.graph
     if graph is not flat:
         raise GraphError("NPK-GR02", f"the outputs of {replacement.name} do not belong to the graph rewritten")

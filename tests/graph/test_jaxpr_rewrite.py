@@ -280,6 +280,14 @@ def test_the_inside_of_a_custom_vjp_is_refused() -> None:
     assert "custom_vjp" in refused(flat, node.operands, node.results, lambda x: (x,))
 
 
+def test_the_inside_of_a_shard_map_is_refused() -> None:
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec("d")
+    flat = flatten(jax.shard_map(jnp.tanh, mesh=mesh, in_specs=spec, out_specs=spec), X)
+    (node,) = nodes_of(flat, "tanh")
+    assert "shard_map" in refused(flat, node.operands, node.results, lambda x: (x,))
+
+
 def test_a_result_of_another_shape_is_refused() -> None:
     flat = flatten(jnp.tanh, X)
     (node,) = nodes_of(flat, "tanh")
