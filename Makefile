@@ -28,7 +28,7 @@ SMOKE := tests/packaging/smoke.py
 T ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint types layers format test-jax test-weights test-wheel test-sdist test-editable \
+.PHONY: help demo test unit lint types layers format test-jax test-weights test-sdist test-editable \
 	test-two-jax bench wheel sdist ci lock clean
 
 help: ## list the targets
