@@ -134,7 +134,8 @@ class Kernel:
         signature.check_outputs(traced.outputs, dims)
         lowered = Lowered(traced)
         outputs = [_struct(value) for value in traced.outputs]
-        return _Specialisation(KernelCall(self.name, outputs, lambda: lowered.generated), lowered)
+        # Generating now refuses what the chip has no room for while JAX traces, not later when it compiles.
+        return _Specialisation(KernelCall(self.name, outputs, lowered.generated), lowered)
 
     def _interpret(self, arrays: Mapping[str, Any], statics: dict[str, Any]) -> list[jax.Array]:
         if any(isinstance(array, jax.core.Tracer) for array in arrays.values()):

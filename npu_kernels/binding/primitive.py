@@ -43,28 +43,18 @@ class KernelCall:
     Args:
         name: the kernel's name in jaxprs, counts and reports.
         outputs: shapes and dtypes of the results.
-        generate: makes the source; called once, when it is first needed.
+        source: the generated kernel.
     """
 
-    def __init__(
-        self, name: str, outputs: Sequence[jax.ShapeDtypeStruct], generate: Callable[[], KernelSource]
-    ) -> None:
+    def __init__(self, name: str, outputs: Sequence[jax.ShapeDtypeStruct], source: KernelSource) -> None:
         self.name = name
         self.outputs = tuple(outputs)
-        self._generate = generate
-        self._lock = threading.RLock()
-        self._source: KernelSource | None = None
+        self.source = source
+        self._lock = threading.Lock()
         self._eager: dict[bool, Callable[..., list[jax.Array]]] = {}
 
     def __repr__(self) -> str:
         return self.name
-
-    @property
-    def source(self) -> KernelSource:
-        with self._lock:
-            if self._source is None:
-                self._source = self._generate()
-            return self._source
 
     def build(self, *, checked: bool) -> Artifact:
         return toolchain.build(self.source, checked=checked)

@@ -49,7 +49,7 @@ def add_one() -> AddOne:
             tiling=np.int32(size if claims is None else claims).tobytes(),
             line_map={1: ("/model/kernels.py", 1), load: ("/model/kernels.py", 7)},
         )
-        return KernelCall(name, [jax.ShapeDtypeStruct((size,), np.float32)], lambda: source)
+        return KernelCall(name, [jax.ShapeDtypeStruct((size,), np.float32)], source)
 
     return make
 
@@ -67,7 +67,7 @@ def through_workspace() -> Callable[[int], KernelCall]:
             tiling=np.int32(size).tobytes(),
             workspace_bytes=4 * size,
         )
-        return KernelCall("through_workspace", [jax.ShapeDtypeStruct((size,), np.float32)], lambda: source)
+        return KernelCall("through_workspace", [jax.ShapeDtypeStruct((size,), np.float32)], source)
 
     return make
 

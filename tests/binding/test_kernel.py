@@ -16,7 +16,7 @@ from jaxtyping import Float
 import npu_kernels.language as nl
 from npu_kernels import npu_kernel
 from npu_kernels.binding import launches
-from npu_kernels.errors import LanguageError, SignatureError, TransformError
+from npu_kernels.errors import LanguageError, LoweringError, SignatureError, TransformError
 
 traced_bodies: list[str] = []
 
@@ -205,3 +205,10 @@ def test_a_report_prints_as_a_table() -> None:
     text = str(scale.lower(jax.ShapeDtypeStruct((64, 128), jnp.float32)).report())
     for word in ("UB", "together", "blocks", "iterations"):
         assert word in text
+
+
+def test_a_kernel_too_large_for_the_chip_is_refused_while_tracing() -> None:
+    spec = jax.ShapeDtypeStruct((8, 200_000), jnp.float32)
+    with pytest.raises(LoweringError, match="NPK-UB01") as caught:
+        jax.make_jaxpr(lambda x: scale(x))(spec)
+    assert (caught.value.location or "").startswith(__file__)
