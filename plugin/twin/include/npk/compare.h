@@ -2,6 +2,9 @@
 #ifndef NPK_COMPARE_H
 #define NPK_COMPARE_H
 
+#include <cstring>
+
+#include "npk/lanes.h"
 #include "npk/vector_binary.h"
 #include "npk/vector_unary.h"
 
@@ -11,14 +14,35 @@ using AscendC::CMPMODE;
 
 // Packs predicate(0) .. predicate(count - 1) into bytes; count is a multiple of 8.
 template <class Predicate>
-inline void pack_bits(uint8_t* dst, uint32_t count, Predicate predicate)
+NPK_LOOP_FUNCTION void pack_bits(uint8_t* dst, uint32_t count, Predicate predicate)
 {
-    for (uint32_t i = 0; i < count; i += 8) {
-        uint32_t byte = 0;
-        for (uint32_t bit = 0; bit < 8; ++bit) {
-            byte |= static_cast<uint32_t>(predicate(i + bit)) << bit;
+    constexpr uint32_t chunk = 64;
+    for (uint32_t start = 0; start < count; start += chunk) {
+        const uint32_t n = count - start < chunk ? count - start : chunk;
+        uint8_t flags[chunk];
+        if (n == chunk) {
+            for (uint32_t i = 0; i < chunk; ++i) {
+                flags[i] = predicate(start + i) ? 1 : 0;
+            }
+        } else {
+            for (uint32_t i = 0; i < n; ++i) {
+                flags[i] = predicate(start + i) ? 1 : 0;
+            }
         }
-        dst[i / 8] = static_cast<uint8_t>(byte);
+        for (uint32_t i = 0; i < n; i += 8) {
+            uint32_t byte = 0;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+            // The product gathers the lowest bits of the eight bytes in its highest byte.
+            uint64_t word;
+            memcpy(&word, flags + i, 8);
+            byte = static_cast<uint32_t>(word * 0x0102040810204080ull >> 56);
+#else
+            for (uint32_t bit = 0; bit < 8; ++bit) {
+                byte |= static_cast<uint32_t>(flags[i + bit]) << bit;
+            }
+#endif
+            dst[(start + i) / 8] = static_cast<uint8_t>(byte);
+        }
     }
 }
 
@@ -66,7 +90,7 @@ inline void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const
     const T* b = src1.Address();
     npk::with_comparison(cmpMode, [&](auto compare) {
         npk::pack_bits(reinterpret_cast<uint8_t*>(dst.Address()), whole,
-                       [&](uint32_t i) { return compare(npk::widen(a[i]), npk::widen(b[i])); });
+                       [a, b, compare](uint32_t i) { return compare(npk::widen(a[i]), npk::widen(b[i])); });
     });
 }
 
@@ -92,7 +116,9 @@ inline void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const
             const T* right = b.at(r, first);
             uint8_t* out = reinterpret_cast<uint8_t*>(dst.Address()) + (r * elements + first) / 8;
             npk::pack_bits(out, count,
-                           [&](uint32_t i) { return compare(npk::widen(left[i]), npk::widen(right[i])); });
+                           [left, right, compare](uint32_t i) {
+                               return compare(npk::widen(left[i]), npk::widen(right[i]));
+                           });
         });
     });
 }
@@ -121,7 +147,7 @@ inline void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, cons
     const auto b = npk::widen(src1Scalar);
     npk::with_comparison(cmpMode, [&](auto compare) {
         npk::pack_bits(reinterpret_cast<uint8_t*>(dst.Address()), whole,
-                       [&](uint32_t i) { return compare(npk::widen(a[i]), b); });
+                       [a, b, compare](uint32_t i) { return compare(npk::widen(a[i]), b); });
     });
 }
 
@@ -143,7 +169,8 @@ inline void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, cons
         npk::for_each_run(repeats, elements, false, [&](uint32_t r, uint32_t first, uint32_t count) {
             const T* left = a.at(r, first);
             uint8_t* out = reinterpret_cast<uint8_t*>(dst.Address()) + (r * elements + first) / 8;
-            npk::pack_bits(out, count, [&](uint32_t i) { return compare(npk::widen(left[i]), b); });
+            npk::pack_bits(out, count,
+                           [left, b, compare](uint32_t i) { return compare(npk::widen(left[i]), b); });
         });
     });
 }
@@ -168,20 +195,44 @@ inline void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0,
 
 namespace npk {
 
-// dst[i] = bit ? chosen(i) : other(i), eight elements for each mask byte, starting at bit `start`.
+// What Select takes where the bit is 0.
+template <class T>
+struct OtherTensor {
+    const T* values;
+    T operator()(uint32_t i) const { return values[i]; }
+    const T* block(uint32_t i, T*) const { return values + i; }
+    OtherTensor from(uint32_t i) const { return {values + i}; }
+};
+
+template <class T>
+struct OtherScalar {
+    T value;
+    T operator()(uint32_t) const { return value; }
+    const T* block(uint32_t, T* filled) const
+    {
+        for (uint32_t i = 0; i < 8; ++i) {
+            filled[i] = value;
+        }
+        return filled;
+    }
+    OtherScalar from(uint32_t) const { return *this; }
+};
+
+// dst[i] = bit ? src0[i] : other(i), eight elements for each mask byte, starting at bit `start`.
 template <class T, class Other>
-inline void select_run(T* dst, const uint8_t* bits, uint32_t start, const T* src0, Other other, uint32_t count)
+NPK_LOOP_FUNCTION void select_run(T* dst, const uint8_t* bits, uint32_t start, const T* src0, Other other, uint32_t count)
 {
     uint32_t i = 0;
     if (start % 8 == 0) {
         const uint8_t* bytes = bits + start / 8;
+        using Bits = std::conditional_t<sizeof(T) == 4, int32_t, int16_t>;
+        typedef Bits Mask __attribute__((vector_size(8 * sizeof(T))));
+        const Mask place = {1, 2, 4, 8, 16, 32, 64, 128};
+        T filled[8];
         for (; i + 8 <= count; i += 8) {
-            const uint32_t byte = bytes[i / 8];
-            for (uint32_t bit = 0; bit < 8; ++bit) {
-                const T a = src0[i + bit];
-                const T b = other(i + bit);
-                dst[i + bit] = (byte & (1u << bit)) != 0 ? a : b;
-            }
+            const Mask chosen = (place & static_cast<Bits>(bytes[i / 8])) != 0;
+            const Mask a = load_lanes<Mask>(src0 + i), b = load_lanes<Mask>(other.block(i, filled));
+            store_lanes(dst + i, (a & chosen) | (b & ~chosen));
         }
     }
     for (; i < count; ++i) {
@@ -216,7 +267,7 @@ inline void select_count(const Instruction& instruction, const AscendC::LocalTen
     for (uint32_t start = 0; start < count; start += elements) {
         const uint32_t n = count - start < elements ? count - start : elements;
         select_run(dst.Address() + start, mask, 0, src0.Address() + start,
-                   [&](uint32_t i) { return other(start + i); }, n);
+                   other.from(start), n);
     }
 }
 
@@ -238,7 +289,7 @@ inline void select_repeat(const Instruction& instruction, const AscendC::LocalTe
     for_each_run(repeats, elements, false, [&](uint32_t r, uint32_t first, uint32_t count) {
         select_run(d.at(r, first), reinterpret_cast<const uint8_t*>(bits.Address()),
                    select_bit(mode, r, first, elements), s.at(r, first),
-                   [&](uint32_t i) { return other(r, first, i); }, count);
+                   other(r, first), count);
     });
 }
 
@@ -254,7 +305,7 @@ inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, con
     const npk::Instruction instruction("Select", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
     instruction.require(selMode == SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",
                         "a scalar operand needs VSEL_TENSOR_SCALAR_MODE");
-    npk::select_count(instruction, dst, selMask, src0, [src1](uint32_t) { return src1; }, selMode, count);
+    npk::select_count(instruction, dst, selMask, src0, npk::OtherScalar<T>{src1}, selMode, count);
 }
 
 // Bit 1 takes src0, bit 0 src1.
@@ -266,8 +317,7 @@ inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, con
     instruction.require(selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",
                         "two tensors need VSEL_CMPMASK_SPR or VSEL_TENSOR_TENSOR_MODE");
     instruction.in("src1", src1, count);
-    const T* other = src1.Address();
-    npk::select_count(instruction, dst, selMask, src0, [other](uint32_t i) { return other[i]; }, selMode, count);
+    npk::select_count(instruction, dst, selMask, src0, npk::OtherTensor<T>{src1.Address()}, selMode, count);
 }
 
 #define NPK_SELECT_REPEAT(MASK_TYPE, MASK_VALUE)                                                              \
@@ -280,7 +330,7 @@ inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, con
         instruction.require(selMode == SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",                        \
                             "a scalar operand needs VSEL_TENSOR_SCALAR_MODE");                                \
         npk::select_repeat(instruction, dst, selMask, src0,                                                   \
-                           [src1](uint32_t, uint32_t, uint32_t) { return src1; }, selMode, MASK_VALUE,        \
+                           [src1](uint32_t, uint32_t) { return npk::OtherScalar<T>{src1}; }, selMode, MASK_VALUE,        \
                            repeatTime, repeatParams);                                                         \
     }                                                                                                         \
     template <class T, class U, bool isSetMask = true>                                                        \
@@ -297,7 +347,7 @@ inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, con
         npk::check_strided(instruction, false, "src1", src1, b,                                               \
                            npk::resolve(true, MASK_VALUE, repeatTime, elements));                             \
         npk::select_repeat(instruction, dst, selMask, src0,                                                   \
-                           [b](uint32_t r, uint32_t first, uint32_t i) { return b.at(r, first)[i]; },         \
+                           [b](uint32_t r, uint32_t first) { return npk::OtherTensor<T>{b.at(r, first)}; },         \
                            selMode, MASK_VALUE, repeatTime, repeatParams);                                    \
     }
 

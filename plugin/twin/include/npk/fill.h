@@ -172,7 +172,11 @@ inline void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
         npk::check_strided(instruction, true, "dst", dst, d, repeats);                                        \
         npk::for_each_run(repeats, elements, d.dense() && s.dense(),                                          \
                           [&](uint32_t r, uint32_t first, uint32_t count) {                                   \
-                              memmove(d.at(r, first), s.at(r, first), count * sizeof(T));                     \
+                              const T* in = s.at(r, first);                                                   \
+                              T* out = d.at(r, first);                                                        \
+                              for (uint32_t i = 0; i < count; ++i) {                                          \
+                                  out[i] = in[i];                                                             \
+                              }                                                                               \
                           });                                                                                 \
     }
 

@@ -1,45 +1,77 @@
 // Reductions: over a whole tensor, over each repeat, over each block, over pairs.
 //
-// Sums are formed as a binary tree over neighbours, each level rounded to the element type, as documented.
+// Sums are formed as a binary tree, each level rounded to the element type, as documented: a repeat is folded in
+// halves down to one block, a block by neighbours.
 // Minimum and maximum return the first position of the extreme value; a NaN counts as extreme.
 #ifndef NPK_REDUCE_H
 #define NPK_REDUCE_H
 
+#include "npk/lanes.h"
 #include "npk/vector_binary.h"
 
 namespace npk {
 
 using AscendC::ReduceOrder;
 
-// Tree over the power-of-two `elements` values in `values`, which is overwritten.
-template <class T, uint32_t elements>
-inline T tree_sum(T* values)
+// Sum of one block of 32 bytes over neighbours.
+template <class T>
+inline T block_sum(const T* values)
 {
-    for (uint32_t n = elements / 2; n >= 1; n /= 2) {
-        T next[elements / 2];
-        for (uint32_t i = 0; i < n; ++i) {
-            next[i] = narrow<T>(widen(values[2 * i]) + widen(values[2 * i + 1]));
+    if constexpr (sizeof(T) == 4) {
+        return ((values[0] + values[1]) + (values[2] + values[3])) + ((values[4] + values[5]) + (values[6] + values[7]));
+    } else {
+        T level[16];
+        for (uint32_t i = 0; i < 16; ++i) {
+            level[i] = values[i];
         }
-        for (uint32_t i = 0; i < n; ++i) {
-            values[i] = next[i];
+        for (uint32_t n = 8; n >= 1; n /= 2) {
+            for (uint32_t i = 0; i < n; ++i) {
+                level[i] = narrow<T>(widen(level[2 * i]) + widen(level[2 * i + 1]));
+            }
         }
+        return level[0];
     }
-    return values[0];
+}
+
+// Sum of a whole repeat: halves are added until one block is left, then neighbours.
+template <class T>
+inline T repeat_sum(const T* values)
+{
+    if constexpr (sizeof(T) == 4) {
+        Float8 half[4];
+        for (uint32_t i = 0; i < 4; ++i) {
+            half[i] = load_lanes<Float8>(values + 8 * i) + load_lanes<Float8>(values + 8 * i + 32);
+        }
+        T block[8];
+        store_lanes(block, (half[0] + half[2]) + (half[1] + half[3]));
+        return block_sum(block);
+    } else {
+        T level[64];
+        for (uint32_t i = 0; i < 64; ++i) {
+            level[i] = narrow<T>(widen(values[i]) + widen(values[i + 64]));
+        }
+        for (uint32_t n = 32; n >= 16; n /= 2) {
+            for (uint32_t i = 0; i < n; ++i) {
+                level[i] = narrow<T>(widen(level[i]) + widen(level[i + n]));
+            }
+        }
+        return block_sum(level);
+    }
 }
 
 // Adding -0 changes no value, so it stands for an element that takes no part.
-template <class T, uint32_t elements>
+template <class T>
 inline T prefix_sum(const T* src, uint32_t count)
 {
-    T values[elements];
+    constexpr uint32_t elements = per_repeat<T>;
     if (count == elements) {
-        __builtin_memcpy(values, src, sizeof(values));
-    } else {
-        for (uint32_t i = 0; i < elements; ++i) {
-            values[i] = i < count ? src[i] : T(-0.0f);
-        }
+        return repeat_sum(src);
     }
-    return tree_sum<T, elements>(values);
+    T values[elements];
+    for (uint32_t i = 0; i < elements; ++i) {
+        values[i] = i < count ? src[i] : T(-0.0f);
+    }
+    return repeat_sum(values);
 }
 
 template <class T>
@@ -67,31 +99,44 @@ inline void take_extreme(Extreme<T>& best, bool& any, T value, uint32_t index)
     }
 }
 
-// Extreme value of consecutive elements without its position; several lanes, so that it becomes vector code.
+// Extreme value of consecutive elements without its position.
 template <bool maximum_wanted, class T>
-inline T extreme_value(const T* src, uint32_t count)
+NPK_LOOP_FUNCTION T extreme_value(const T* src, uint32_t count)
 {
-    constexpr uint32_t lanes = 16;
     using C = compute_type<T>;
-    C best[lanes];
-    for (uint32_t lane = 0; lane < lanes; ++lane) {
-        best[lane] = widen(src[lane < count ? lane : 0]);
-    }
-    uint32_t i = lanes;
-    for (; i + lanes <= count; i += lanes) {
-        for (uint32_t lane = 0; lane < lanes; ++lane) {
-            const C value = widen(src[i + lane]);
-            best[lane] = maximum_wanted ? maximum(best[lane], value) : minimum(best[lane], value);
+    C best = widen(src[0]);
+    uint32_t i = 1;
+    if constexpr (std::is_same_v<T, float>) {
+        constexpr uint32_t chains = 4;
+        if (count >= 8 * chains) {
+            Float8 lanes[chains];
+            for (uint32_t c = 0; c < chains; ++c) {
+                lanes[c] = load_lanes<Float8>(src + 8 * c);
+            }
+            for (i = 8 * chains; i + 8 * chains <= count; i += 8 * chains) {
+                for (uint32_t c = 0; c < chains; ++c) {
+                    const Float8 value = load_lanes<Float8>(src + i + 8 * c);
+                    const auto keep = (maximum_wanted ? lanes[c] > value : lanes[c] < value) | (lanes[c] != lanes[c]);
+                    lanes[c] = keep ? lanes[c] : value;
+                }
+            }
+            for (uint32_t c = 1; c < chains; ++c) {
+                const auto keep =
+                    (maximum_wanted ? lanes[0] > lanes[c] : lanes[0] < lanes[c]) | (lanes[0] != lanes[0]);
+                lanes[0] = keep ? lanes[0] : lanes[c];
+            }
+            float all[8];
+            store_lanes(all, lanes[0]);
+            for (const float value : all) {
+                best = maximum_wanted ? maximum(best, value) : minimum(best, value);
+            }
         }
     }
     for (; i < count; ++i) {
         const C value = widen(src[i]);
-        best[0] = maximum_wanted ? maximum(best[0], value) : minimum(best[0], value);
+        best = maximum_wanted ? maximum(best, value) : minimum(best, value);
     }
-    for (uint32_t lane = 1; lane < lanes; ++lane) {
-        best[0] = maximum_wanted ? maximum(best[0], best[lane]) : minimum(best[0], best[lane]);
-    }
-    return narrow<T>(best[0]);
+    return narrow<T>(best);
 }
 
 // Stores a position with the bits of the element type, as the vector unit does.
@@ -138,7 +183,7 @@ inline void whole_reduce_sum(const char* api, const AscendC::LocalTensor<T>& dst
     if (repeats.prefix != Repeats::kBits && s.dense()) {
         for (uint32_t r = 0; r < repeats.count; ++r) {
             const uint32_t count = r + 1 == repeats.count ? repeats.last : repeats.prefix;
-            *result_at(dst, r, stride) = prefix_sum<T, elements>(s.at(r, 0), count);
+            *result_at(dst, r, stride) = prefix_sum<T>(s.at(r, 0), count);
         }
         return;
     }
@@ -154,7 +199,7 @@ inline void whole_reduce_sum(const char* api, const AscendC::LocalTensor<T>& dst
                 values[first + i] = from[i];
             }
         });
-        *result_at(dst, r, stride) = tree_sum<T, elements>(values);
+        *result_at(dst, r, stride) = repeat_sum(values);
     }
 }
 
@@ -229,6 +274,11 @@ inline void block_reduce(const char* api, const AscendC::LocalTensor<T>& dst, co
         T* out = result_at(dst, r, stride);
         for (uint32_t block = 0; block < 8; ++block) {
             const T* from = s.at(r, block * in_block);
+            if (repeats.prefix != Repeats::kBits && prefix >= (block + 1) * in_block) {
+                out[block] = reduction == BlockReduction::kSum ? block_sum(from)
+                                                               : extreme_value<reduction == BlockReduction::kMax>(from, in_block);
+                continue;
+            }
             T values[in_block];
             Extreme<T> best = {T(0.0f), 0};
             bool any = false;
@@ -244,7 +294,7 @@ inline void block_reduce(const char* api, const AscendC::LocalTensor<T>& dst, co
                 }
             }
             if (any) {
-                out[block] = reduction == BlockReduction::kSum ? tree_sum<T, in_block>(values) : best.value;
+                out[block] = reduction == BlockReduction::kSum ? block_sum(values) : best.value;
             }
         }
     }
@@ -288,18 +338,18 @@ inline T total_sum(const T* src, uint32_t count)
 {
     constexpr uint32_t elements = per_repeat<T>;
     if (count <= elements) {
-        return prefix_sum<T, elements>(src, count);
+        return prefix_sum<T>(src, count);
     }
     T* partial = reinterpret_cast<T*>(core().scratch);
     uint32_t rounds = 0;
     for (uint32_t start = 0; start < count; start += elements) {
-        partial[rounds++] = prefix_sum<T, elements>(src + start, count - start < elements ? count - start : elements);
+        partial[rounds++] = prefix_sum<T>(src + start, count - start < elements ? count - start : elements);
     }
     while (rounds > 1) {
         uint32_t next = 0;
         for (uint32_t start = 0; start < rounds; start += elements) {
             partial[next++] =
-                prefix_sum<T, elements>(partial + start, rounds - start < elements ? rounds - start : elements);
+                prefix_sum<T>(partial + start, rounds - start < elements ? rounds - start : elements);
         }
         rounds = next;
     }

@@ -56,8 +56,7 @@ template <class T>
 inline T maximum(T a, T b)
 {
     if constexpr (std::is_floating_point_v<T>) {
-        const T larger = a > b ? a : b;
-        return a != a ? a : larger;
+        return (a > b) | (a != a) ? a : b;
     } else {
         return a > b ? a : b;
     }
@@ -67,15 +66,14 @@ template <class T>
 inline T minimum(T a, T b)
 {
     if constexpr (std::is_floating_point_v<T>) {
-        const T smaller = a < b ? a : b;
-        return a != a ? a : smaller;
+        return (a < b) | (a != a) ? a : b;
     } else {
         return a < b ? a : b;
     }
 }
 
 template <class D, class S0, class S1, class Operation>
-inline void loop_binary(D* dst, const S0* src0, const S1* src1, uint32_t count, Operation operation)
+NPK_LOOP_FUNCTION void loop_binary(D* dst, const S0* src0, const S1* src1, uint32_t count, Operation operation)
 {
     NPK_VECTOR_LOOP
     for (uint32_t i = 0; i < count; ++i) {

@@ -8,7 +8,7 @@
 namespace npk {
 
 template <class D, class S, class Operation>
-inline void loop_unary(D* dst, const S* src, uint32_t count, Operation operation)
+NPK_LOOP_FUNCTION void loop_unary(D* dst, const S* src, uint32_t count, Operation operation)
 {
     NPK_VECTOR_LOOP
     for (uint32_t i = 0; i < count; ++i) {
