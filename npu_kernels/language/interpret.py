@@ -192,11 +192,12 @@ class Interpreter(Machine):
         return self.tile(source.tensor.payload[self._place(source)], source.shape, source.dtype)
 
     def store(self, target: TensorSlice, value: Tile) -> None:
-        held = target.tensor.payload[self._place(target)]
+        # The ellipsis makes NumPy give a view even where every axis is indexed.
+        held = target.tensor.payload[(*self._place(target), ...)]
         if not any(target.tensor is t for t in self.stored):
             self.stored.append(target.tensor)
         common = tuple(slice(0, min(n, m)) for n, m in zip(held.shape, value.payload.shape, strict=True))
-        target.tensor.payload[self._place(target)][common] = value.payload[common]
+        held[(*common, ...)] = value.payload[common]
 
     def _place(self, place: TensorSlice) -> tuple[int | slice, ...]:
         items: list[int | slice] = []

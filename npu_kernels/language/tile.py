@@ -416,5 +416,5 @@ def cast(x: Any, dtype: object, *, rounding: str | None = None) -> Tile:
         if rounding is not None:
             fail("NPK-LA09", f"the value is {target} already, so there is nothing to round")
         return value
-    default = "trunc" if value.dtype.is_float and not target.is_float else "rint"
+    default = "trunc" if value.dtype.is_float and target == ir.int32 else "rint"
     return current().cast(value, target, rounding or default)

@@ -326,6 +326,34 @@ def test_a_loaded_integer_indexes_once_it_is_clipped() -> None:
     assert result[:, 0].tolist() == [32.0, 0.0, 16.0]
 
 
+def test_scalars_come_from_and_go_to_tensors_without_axes() -> None:
+    def kernel(x: nl.Tensor, factor: nl.Tensor) -> nl.Tensor:
+        out = nl.output((), F32)
+        nl.store(out, nl.sum(nl.load(x)) * nl.load(factor))
+        return out
+
+    (store,) = ops(trace(kernel, tensor((4,)), tensor(())), ir.Store)
+    assert store.value.is_scalar and store.extents == ()
+    arrays = {"x": np.arange(4, dtype=np.float32), "factor": np.array(2, np.float32)}
+    (result,) = nl.interpret(kernel, arrays, {})
+    assert result.shape == () and result == 12
+
+
+def test_a_flag_of_the_first_iteration_becomes_a_carried_bool() -> None:
+    def kernel(x: nl.Tensor) -> nl.Tensor:
+        out = nl.output((4,), F32)
+        first, acc = True, nl.zeros(4)
+        for r in nl.range(3):
+            t = nl.load(x[r, :])
+            acc = t if first else nl.maximum(acc, t)
+            first = False
+        nl.store(out, acc)
+        return out
+
+    (loop,) = ops(trace(kernel, tensor((3, 4))), ir.For)
+    assert sorted(r.type.dtype.name for r in loop.results) == ["bool", "float32"]
+
+
 def test_pipelining_is_a_property_of_the_loop() -> None:
     def kernel(x: nl.Tensor) -> nl.Tensor:
         out = nl.output((8, 4), F32)
