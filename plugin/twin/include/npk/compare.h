@@ -14,20 +14,14 @@ using AscendC::CMPMODE;
 
 // Packs predicate(0) .. predicate(count - 1) into bytes; count is a multiple of 8.
 template <class Predicate>
-NPK_LOOP_FUNCTION void pack_bits(uint8_t* dst, uint32_t count, Predicate predicate)
+NPK_OUT_OF_LINE void pack_bits(uint8_t* dst, uint32_t count, Predicate predicate)
 {
-    constexpr uint32_t chunk = 64;
+    constexpr uint32_t chunk = 256;
     for (uint32_t start = 0; start < count; start += chunk) {
         const uint32_t n = count - start < chunk ? count - start : chunk;
         uint8_t flags[chunk];
-        if (n == chunk) {
-            for (uint32_t i = 0; i < chunk; ++i) {
-                flags[i] = predicate(start + i) ? 1 : 0;
-            }
-        } else {
-            for (uint32_t i = 0; i < n; ++i) {
-                flags[i] = predicate(start + i) ? 1 : 0;
-            }
+        for (uint32_t i = 0; i < n; ++i) {
+            flags[i] = predicate(start + i) ? 1 : 0;
         }
         for (uint32_t i = 0; i < n; i += 8) {
             uint32_t byte = 0;
@@ -220,7 +214,7 @@ struct OtherScalar {
 
 // dst[i] = bit ? src0[i] : other(i), eight elements for each mask byte, starting at bit `start`.
 template <class T, class Other>
-NPK_LOOP_FUNCTION void select_run(T* dst, const uint8_t* bits, uint32_t start, const T* src0, Other other, uint32_t count)
+NPK_OUT_OF_LINE void select_run(T* dst, const uint8_t* bits, uint32_t start, const T* src0, Other other, uint32_t count)
 {
     uint32_t i = 0;
     if (start % 8 == 0) {
@@ -248,7 +242,7 @@ inline uint32_t select_bit(AscendC::SELMODE mode, uint32_t repeat, uint32_t elem
 }
 
 template <class T, class U, class Other>
-inline void select_count(const Instruction& instruction, const AscendC::LocalTensor<T>& dst,
+NPK_OUT_OF_LINE void select_count(const Instruction& instruction, const AscendC::LocalTensor<T>& dst,
                          const AscendC::LocalTensor<U>& bits, const AscendC::LocalTensor<T>& src0, Other other,
                          AscendC::SELMODE mode, uint32_t count)
 {
@@ -272,7 +266,7 @@ inline void select_count(const Instruction& instruction, const AscendC::LocalTen
 }
 
 template <class T, class U, class MaskArgument, class Other>
-inline void select_repeat(const Instruction& instruction, const AscendC::LocalTensor<T>& dst,
+NPK_OUT_OF_LINE void select_repeat(const Instruction& instruction, const AscendC::LocalTensor<T>& dst,
                           const AscendC::LocalTensor<U>& bits, const AscendC::LocalTensor<T>& src0, Other other,
                           AscendC::SELMODE mode, MaskArgument mask, uint8_t repeat,
                           const AscendC::BinaryRepeatParams& params)

@@ -8,6 +8,10 @@
 #define NPK_TWIN_CHECKED 0
 #endif
 
+// A function with a loop of its own is compiled once and optimised the same way for every call, however large the
+// kernel around it is.
+#define NPK_OUT_OF_LINE __attribute__((noinline)) inline
+
 namespace npk {
 
 // Set once, when the runtime asks the library for its kernel.

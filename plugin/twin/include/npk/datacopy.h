@@ -104,7 +104,7 @@ private:
 
 // Writes `bytes` to global memory, combining with what is there when an atomic mode is set.
 template <class T>
-inline void store_global(void* dst, const void* src, uint64_t bytes)
+NPK_OUT_OF_LINE void store_global(void* dst, const void* src, uint64_t bytes)
 {
     const uint32_t operation = core().atomic_op;
     if (operation == kAtomicNone) {
@@ -151,7 +151,7 @@ constexpr NpkPipe move_pipe(NpkMemory from, NpkMemory to)
 }
 
 template <class T, class Destination, class Source>
-inline void move_pieces(const Instruction& instruction, const Destination& dst, const Source& src,
+NPK_OUT_OF_LINE void move_pieces(const Instruction& instruction, const Destination& dst, const Source& src,
                         const Pieces& pieces)
 {
     instruction.access(kRead, "src", src.Memory(), src.Address(), pieces.bytes, pieces.count,
@@ -187,7 +187,7 @@ inline void check_path(const Instruction& instruction, const Destination& dst, c
 }
 
 template <class T, class Destination, class Source>
-inline void copy_count(const Destination& dst, const Source& src, uint64_t count NPK_SITE)
+NPK_OUT_OF_LINE void copy_count(const Destination& dst, const Source& src, uint64_t count NPK_SITE)
 {
     const Instruction instruction("DataCopy", move_pipe(src.Memory(), dst.Memory()), Unit::kMove, NPK_AT);
     check_path(instruction, dst, src);
@@ -198,7 +198,7 @@ inline void copy_count(const Destination& dst, const Source& src, uint64_t count
 }
 
 template <class T, class Destination, class Source>
-inline void copy_blocks(const Destination& dst, const Source& src, const AscendC::DataCopyParams& params NPK_SITE)
+NPK_OUT_OF_LINE void copy_blocks(const Destination& dst, const Source& src, const AscendC::DataCopyParams& params NPK_SITE)
 {
     const Instruction instruction("DataCopy", move_pipe(src.Memory(), dst.Memory()), Unit::kMove, NPK_AT);
     check_path(instruction, dst, src);
@@ -220,7 +220,7 @@ inline void check_pad_params(const Instruction& instruction, uint64_t count, uin
 
 // Global memory to unified buffer or L1: each piece is padded to whole blocks of 32 bytes.
 template <class T>
-inline void copy_pad_in(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, uint64_t count,
+NPK_OUT_OF_LINE void copy_pad_in(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, uint64_t count,
                         uint64_t length, uint64_t src_gap, uint64_t dst_gap,
                         const AscendC::DataCopyPadExtParams<T>& pad NPK_SITE)
 {
@@ -265,7 +265,7 @@ inline void copy_pad_in(const AscendC::LocalTensor<T>& dst, const AscendC::Globa
 }
 
 template <class T>
-inline void copy_pad_out(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint64_t count,
+NPK_OUT_OF_LINE void copy_pad_out(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint64_t count,
                          uint64_t length, uint64_t src_gap, uint64_t dst_gap NPK_SITE)
 {
     const Instruction instruction("DataCopyPad", NPK_PIPE_MTE3, Unit::kMove, NPK_AT);
@@ -279,7 +279,7 @@ inline void copy_pad_out(const AscendC::GlobalTensor<T>& dst, const AscendC::Loc
 }
 
 template <class T>
-inline void copy_nd2nz(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src,
+NPK_OUT_OF_LINE void copy_nd2nz(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src,
                        const AscendC::Nd2NzParams& params NPK_SITE)
 {
     const Instruction instruction("DataCopy", NPK_PIPE_MTE2, Unit::kMove, NPK_AT);

@@ -12,7 +12,7 @@ template <class T>
 constexpr bool movable = one_of<T, int16_t, uint16_t, half, bfloat16_t, int32_t, uint32_t, float>;
 
 template <class T, class MaskArgument>
-inline void duplicate_repeat(const AscendC::LocalTensor<T>& dst, T value, bool set_mask, MaskArgument mask,
+NPK_OUT_OF_LINE void duplicate_repeat(const AscendC::LocalTensor<T>& dst, T value, bool set_mask, MaskArgument mask,
                              uint8_t repeat, uint16_t block_stride, uint8_t repeat_stride NPK_SITE)
 {
     static_assert(movable<T>, "NPK-RC08: Duplicate takes 16- and 32-bit types on arch 2201");
@@ -97,7 +97,7 @@ inline void Duplicate(const LocalTensor<T>& dst, const std::enable_if_t<true, T>
 
 // Each of eight elements fills one block of 32 bytes.
 template <class T>
-inline void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t repeatTime,
+NPK_OUT_OF_LINE void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t repeatTime,
                  const BrcbRepeatParams& repeatParams NPK_SITE)
 {
     static_assert(npk::movable<T>, "NPK-RC08: Brcb takes 16- and 32-bit types on arch 2201");
@@ -119,7 +119,7 @@ inline void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uin
 
 // High-level function: repeats a [1, n] row (axis 0) or an [m, 1] column (axis 1) to the shape dstShape.
 template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
-inline void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[dim],
+NPK_OUT_OF_LINE void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[dim],
                       const uint32_t srcShape[dim] NPK_SITE)
 {
     static_assert(dim == 1 || dim == 2, "BroadCast takes one or two dimensions");
@@ -148,7 +148,7 @@ inline void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
 }
 
 template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
-inline void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[dim],
+NPK_OUT_OF_LINE void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[dim],
                       const uint32_t srcShape[dim], LocalTensor<uint8_t>& sharedTmpBuffer NPK_SITE)
 {
     (void)sharedTmpBuffer;
@@ -186,7 +186,7 @@ NPK_COPY(const uint64_t mask[], mask)
 
 // firstValue, firstValue + 1, ...
 template <class T>
-inline void CreateVecIndex(LocalTensor<T> dst, const std::enable_if_t<true, T>& firstValue, uint32_t count NPK_SITE)
+NPK_OUT_OF_LINE void CreateVecIndex(LocalTensor<T> dst, const std::enable_if_t<true, T>& firstValue, uint32_t count NPK_SITE)
 {
     static_assert(npk::one_of<T, int16_t, half, int32_t, float>,
                   "NPK-RC08: CreateVecIndex takes int16_t, half, int32_t and float on arch 2201");
@@ -199,7 +199,7 @@ inline void CreateVecIndex(LocalTensor<T> dst, const std::enable_if_t<true, T>& 
 
 // Mask and repeat form.
 template <class T>
-inline void CreateVecIndex(LocalTensor<T>& dst, const std::enable_if_t<true, T>& firstValue, uint64_t mask,
+NPK_OUT_OF_LINE void CreateVecIndex(LocalTensor<T>& dst, const std::enable_if_t<true, T>& firstValue, uint64_t mask,
                            uint8_t repeatTime, uint16_t dstBlkStride, uint8_t dstRepStride NPK_SITE)
 {
     static_assert(npk::one_of<T, int16_t, half, int32_t, float>,
@@ -218,7 +218,7 @@ inline void CreateVecIndex(LocalTensor<T>& dst, const std::enable_if_t<true, T>&
 
 // High-level function: firstValue, firstValue + diffValue, ...
 template <class T>
-inline void ArithProgression(const LocalTensor<T>& dst, const std::enable_if_t<true, T> firstValue,
+NPK_OUT_OF_LINE void ArithProgression(const LocalTensor<T>& dst, const std::enable_if_t<true, T> firstValue,
                              const std::enable_if_t<true, T> diffValue, const int32_t count NPK_SITE)
 {
     static_assert(npk::one_of<T, int16_t, half, int32_t, float>,
@@ -236,7 +236,7 @@ inline void ArithProgression(const LocalTensor<T>& dst, const std::enable_if_t<t
 
 // dst[i] = element of src at byte offset srcBaseAddr + srcOffset[i].
 template <class T>
-inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
+NPK_OUT_OF_LINE void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
                    const uint32_t srcBaseAddr, const uint32_t count NPK_SITE)
 {
     static_assert(npk::movable<T>, "NPK-RC08: Gather takes 16- and 32-bit types on arch 2201");

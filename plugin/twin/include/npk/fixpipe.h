@@ -68,7 +68,7 @@ inline void convert_row(T* out, const float* in, uint32_t count, bool relu)
 }
 
 template <AscendC::CO2Layout layout, class T, class Destination>
-inline void fixpipe(const Destination& dst, const AscendC::LocalTensor<float>& src,
+NPK_OUT_OF_LINE void fixpipe(const Destination& dst, const AscendC::LocalTensor<float>& src,
                     const AscendC::FixpipeParamsV220& params NPK_SITE)
 {
     static_assert(one_of<T, half, bfloat16_t, float>,

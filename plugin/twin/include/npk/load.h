@@ -88,7 +88,7 @@ inline void transpose_square(T* dst, const T* src, uint32_t size)
 }
 
 template <class T, class Source>
-inline void load_2d(const AscendC::LocalTensor<T>& dst, const Source& src,
+NPK_OUT_OF_LINE void load_2d(const AscendC::LocalTensor<T>& dst, const Source& src,
                     const AscendC::LoadData2DParams& params NPK_SITE)
 {
     static_assert(one_of<T, uint8_t, int8_t, uint16_t, int16_t, half, bfloat16_t, uint32_t, int32_t, float>,
@@ -139,7 +139,7 @@ inline void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, cons
 // Squares of 16 x 16 elements: one fractal of a 16-bit type, two neighbouring fractals of a 32-bit type, which
 // become two fractals of the transposed square.
 template <class T>
-inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src,
+NPK_OUT_OF_LINE void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                                   const LoadData2dTransposeParams& params NPK_SITE)
 {
     static_assert(npk::one_of<T, half, bfloat16_t, int32_t, uint32_t, float>,
@@ -180,7 +180,7 @@ inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T
 }
 
 template <class T>
-inline void InitConstValue(const LocalTensor<T>& dst, const InitConstValueParams<T>& params NPK_SITE)
+NPK_OUT_OF_LINE void InitConstValue(const LocalTensor<T>& dst, const InitConstValueParams<T>& params NPK_SITE)
 {
     const NpkMemory memory = dst.Memory();
     const npk::Instruction instruction("InitConstValue", memory == NPK_MEM_L1 ? NPK_PIPE_MTE2 : NPK_PIPE_MTE1,

@@ -14,9 +14,6 @@
 #define NPK_VECTOR_LOOP _Pragma("GCC ivdep")
 #endif
 
-// A loop in a function of its own is optimised once and the same way for every call, however large the kernel is.
-#define NPK_LOOP_FUNCTION __attribute__((noinline)) inline
-
 namespace npk {
 
 struct Mask {

@@ -105,13 +105,13 @@ struct MatrixTile {
     }
 
 template <uint32_t fractals>
-inline void multiply_tile(const MatrixTile& tile)
+NPK_OUT_OF_LINE void multiply_tile(const MatrixTile& tile)
 {
     NPK_TILE_BODY
 }
 
 template <uint32_t fractals>
-NPK_FUSED inline void multiply_tile_fused(const MatrixTile& tile)
+NPK_FUSED NPK_OUT_OF_LINE void multiply_tile_fused(const MatrixTile& tile)
 {
     NPK_FUSE_PRAGMA
     NPK_TILE_BODY
@@ -173,7 +173,7 @@ inline void check_mmad(const Instruction& instruction, const AscendC::LocalTenso
 }
 
 template <class T>
-inline void multiply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<T>& fm,
+NPK_OUT_OF_LINE void multiply(const AscendC::LocalTensor<float>& dst, const AscendC::LocalTensor<T>& fm,
                      const AscendC::LocalTensor<T>& filter, const float* bias, const AscendC::MmadParams& params,
                      bool accumulates)
 {

@@ -217,7 +217,7 @@ private:
         }
     }
 
-    npk::Slot& allocate(NpkMemory memory, uint32_t wanted, bool is_queue, NpkPipe producer, NpkPipe consumer NPK_SITE)
+    __attribute__((noinline)) npk::Slot& allocate(NpkMemory memory, uint32_t wanted, bool is_queue, NpkPipe producer, NpkPipe consumer NPK_SITE)
     {
         const NpkCore& core = npk::core();
         const uint32_t unit = memory == NPK_MEM_L0A || memory == NPK_MEM_L0B ? 512

@@ -101,7 +101,7 @@ inline void take_extreme(Extreme<T>& best, bool& any, T value, uint32_t index)
 
 // Extreme value of consecutive elements without its position.
 template <bool maximum_wanted, class T>
-NPK_LOOP_FUNCTION T extreme_value(const T* src, uint32_t count)
+NPK_OUT_OF_LINE T extreme_value(const T* src, uint32_t count)
 {
     using C = compute_type<T>;
     C best = widen(src[0]);
@@ -166,7 +166,7 @@ inline T* result_at(const AscendC::LocalTensor<T>& dst, uint64_t repeat, uint64_
 }
 
 template <class T, class MaskArgument>
-inline void whole_reduce_sum(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+NPK_OUT_OF_LINE void whole_reduce_sum(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                              bool set_mask, MaskArgument mask, int32_t repeat, int32_t dst_stride,
                              SourceStrides strides NPK_SITE)
 {
@@ -204,7 +204,7 @@ inline void whole_reduce_sum(const char* api, const AscendC::LocalTensor<T>& dst
 }
 
 template <bool maximum_wanted, class T, class MaskArgument>
-inline void whole_reduce_extreme(const char* api, const AscendC::LocalTensor<T>& dst,
+NPK_OUT_OF_LINE void whole_reduce_extreme(const char* api, const AscendC::LocalTensor<T>& dst,
                                  const AscendC::LocalTensor<T>& src, bool set_mask, MaskArgument mask, int32_t repeat,
                                  int32_t dst_stride, SourceStrides strides, ReduceOrder order NPK_SITE)
 {
@@ -255,7 +255,7 @@ enum class BlockReduction { kSum, kMax, kMin };
 
 // One result for each block of 32 bytes; a block without a selected element leaves its result as it was.
 template <BlockReduction reduction, class T, class MaskArgument>
-inline void block_reduce(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+NPK_OUT_OF_LINE void block_reduce(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                          bool set_mask, MaskArgument mask, int32_t repeat, int32_t dst_stride,
                          SourceStrides strides NPK_SITE)
 {
@@ -301,7 +301,7 @@ inline void block_reduce(const char* api, const AscendC::LocalTensor<T>& dst, co
 }
 
 template <class T, class MaskArgument>
-inline void pair_reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, bool set_mask,
+NPK_OUT_OF_LINE void pair_reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, bool set_mask,
                             MaskArgument mask, int32_t repeat, int32_t dst_stride, SourceStrides strides NPK_SITE)
 {
     static_assert(one_of<T, half, float>, "NPK-RC08: reductions take half and float on arch 2201");
@@ -334,7 +334,7 @@ inline void pair_reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::L
 
 // Sum of consecutive elements, by repeats and then over the repeats' sums.
 template <class T>
-inline T total_sum(const T* src, uint32_t count)
+NPK_OUT_OF_LINE T total_sum(const T* src, uint32_t count)
 {
     constexpr uint32_t elements = per_repeat<T>;
     if (count <= elements) {
@@ -365,7 +365,7 @@ constexpr uint64_t reduce_workspace(uint32_t count, uint32_t results_per_repeat)
 }
 
 template <bool maximum_wanted, class T>
-inline void reduce_extreme(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+NPK_OUT_OF_LINE void reduce_extreme(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                            const AscendC::LocalTensor<T>& work, int32_t count, bool with_index NPK_SITE)
 {
     static_assert(one_of<T, half, float>, "NPK-RC08: reductions take half and float on arch 2201");

@@ -73,7 +73,7 @@ inline T minimum(T a, T b)
 }
 
 template <class D, class S0, class S1, class Operation>
-NPK_LOOP_FUNCTION void loop_binary(D* dst, const S0* src0, const S1* src1, uint32_t count, Operation operation)
+NPK_OUT_OF_LINE void loop_binary(D* dst, const S0* src0, const S1* src1, uint32_t count, Operation operation)
 {
     NPK_VECTOR_LOOP
     for (uint32_t i = 0; i < count; ++i) {
@@ -103,7 +103,7 @@ inline void binary_count(const char* api, const AscendC::LocalTensor<D>& dst, co
 
 // Mask and repeat form; `mask` is an element count or a bit array.
 template <class D, class S0, class S1, class MaskArgument, class Operation>
-inline void binary_repeat(const char* api, const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<S0>& src0,
+NPK_OUT_OF_LINE void binary_repeat(const char* api, const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<S0>& src0,
                           const AscendC::LocalTensor<S1>& src1, bool set_mask, MaskArgument mask, uint8_t repeat,
                           const AscendC::BinaryRepeatParams& params, bool reads_dst, Operation operation NPK_SITE)
 {

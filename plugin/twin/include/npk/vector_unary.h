@@ -8,7 +8,7 @@
 namespace npk {
 
 template <class D, class S, class Operation>
-NPK_LOOP_FUNCTION void loop_unary(D* dst, const S* src, uint32_t count, Operation operation)
+NPK_OUT_OF_LINE void loop_unary(D* dst, const S* src, uint32_t count, Operation operation)
 {
     NPK_VECTOR_LOOP
     for (uint32_t i = 0; i < count; ++i) {
@@ -34,7 +34,7 @@ inline void unary_count(const char* api, const AscendC::LocalTensor<D>& dst, con
 }
 
 template <class D, class S, class MaskArgument, class Operation>
-inline void unary_repeat(const char* api, const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<S>& src,
+NPK_OUT_OF_LINE void unary_repeat(const char* api, const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<S>& src,
                          bool set_mask, MaskArgument mask, uint8_t repeat, const AscendC::UnaryRepeatParams& params,
                          bool reads_dst, Operation operation NPK_SITE)
 {
