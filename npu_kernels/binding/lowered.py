@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from npu_kernels import codegen, ir, lowering, toolchain
+from npu_kernels import codegen, ir, lowering
 from npu_kernels.ir import device
 from npu_kernels.lowering.arch import arch_of
-from npu_kernels.toolchain import Artifact
 
 from .report import Report, report_of
 
@@ -42,7 +41,3 @@ class Lowered:
     def report(self) -> Report:
         """Buffers on chip by memory and bytes, blocks, and how the work is shared out over the cores."""
         return report_of(self.program, arch_of(self.arch).capacity)
-
-    def build(self, *, checked: bool = False) -> Artifact:
-        """Compiles the source for the twin, or finds it in the cache."""
-        return toolchain.build(self.generated, checked=checked)

@@ -115,7 +115,6 @@ PYBIND11_MODULE(_native, m)
           [](uint64_t launch_id) { return to_python(npk::FaultStore::instance().of_launch(launch_id)); });
     m.def("fault_of_thread",
           [](uint64_t thread) { return to_python(npk::FaultStore::instance().of_thread(thread)); });
-    m.def("clear_faults", [] { npk::FaultStore::instance().clear(); });
 
     m.def("launch", &launch, py::arg("hash"), py::arg("name"), py::arg("blocks"), py::arg("workspace_bytes"),
           py::arg("tiling"), py::arg("inputs"), py::arg("outputs"));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -160,3 +161,17 @@ def test_an_artifact_that_is_missing_says_how_to_build_it() -> None:
 def test_building_imports_no_jax() -> None:
     code = "import sys, npu_kernels.toolchain; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-P", "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("program", ["g++", "clang++"])
+@pytest.mark.parametrize("checked", [False, True])
+def test_every_compiler_of_this_machine_builds_a_kernel(
+    program: str, checked: bool, fresh_cache: Path, add_one: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not on this machine")
+    monkeypatch.setenv("CXX", program)
+    artifact = toolchain.build(add_one, checked=checked)
+    x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
+    assert _native.launch(artifact.hash, "add_one", 1, 0, np.int32(3).tobytes(), [x], [y]) is None
+    np.testing.assert_array_equal(y, x + 1)

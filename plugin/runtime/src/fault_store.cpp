@@ -60,10 +60,4 @@ std::optional<FaultRecord> FaultStore::of_thread(uint64_t thread) const
     return find([=](const FaultRecord& record) { return record.thread == thread; });
 }
 
-void FaultStore::clear()
-{
-    std::lock_guard lock(mutex_);
-    records_.clear();
-}
-
 } // namespace npk

@@ -33,7 +33,6 @@ public:
     std::optional<FaultRecord> newest() const;
     std::optional<FaultRecord> of_launch(uint64_t launch_id) const;
     std::optional<FaultRecord> of_thread(uint64_t thread) const;
-    void clear();
 
 private:
     template <typename Predicate>
