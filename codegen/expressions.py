@@ -48,7 +48,7 @@ def literal(value: bool | int | float, ctype: str) -> str:
     if ctype in ("float", "half", "bfloat16_t"):
         number = float(np.float32(value))
         if math.isnan(number):
-            text = "__builtin_nanf(\"\")"
+            text = '__builtin_nanf("")'
         elif math.isinf(number):
             text = "-__builtin_inff()" if number < 0 else "__builtin_inff()"
         else:

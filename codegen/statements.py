@@ -86,9 +86,7 @@ class Writer:
                     source_index=text(s.source.offset),
                 )
             case Loop():
-                self.emit(
-                    "loop", depth, var=s.var.text, start=text(s.start), stop=text(s.stop, 5), step=text(s.step)
-                )
+                self.emit("loop", depth, var=s.var.text, start=text(s.start), stop=text(s.stop, 5), step=text(s.step))
                 self.block(s.body, depth + 1)
                 self.emit("close", depth)
             case Branch():

@@ -6,6 +6,7 @@ into the storage of a loop, a loop's next value into the same. Each copy goes wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 
 from ..ir.device import Buffer, Declare, Instr, QueueOp, Ref, Stmt, walk_statements
@@ -107,7 +108,7 @@ def _merge(statements: list[Stmt], copy: Stmt, source: Buffer, target: Buffer, *
     return rewrite(statements)
 
 
-def _renamed(statement: Stmt, source: Buffer, target: Buffer, rewrite) -> Stmt:  # type: ignore[no-untyped-def]
+def _renamed(statement: Stmt, source: Buffer, target: Buffer, rewrite: Callable[[list[Stmt]], list[Stmt]]) -> Stmt:
     changes: dict[str, object] = {}
     for f in fields(statement):
         value = getattr(statement, f.name)

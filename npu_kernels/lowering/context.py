@@ -41,11 +41,80 @@ SCALAR_CTYPE = {
 }
 #: Identifiers the generated text uses itself, or C++ does.
 _RESERVED = frozenset(
-    """alignas and auto bool break case catch char class const constexpr continue default delete do double else enum
-    explicit export extern false float for friend goto half if inline int long mutable namespace new not nullptr
-    operator or private protected public register return short signed sizeof static struct switch template this throw
-    true try typedef typename union unsigned using virtual void volatile while xor bfloat16_t pipe tiling workspace
-    blockIdx subBlockIdx kernel source""".split()
+    [
+        "alignas",
+        "and",
+        "auto",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "const",
+        "constexpr",
+        "continue",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "half",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "not",
+        "nullptr",
+        "operator",
+        "or",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "while",
+        "xor",
+        "bfloat16_t",
+        "pipe",
+        "tiling",
+        "workspace",
+        "blockIdx",
+        "subBlockIdx",
+        "kernel",
+        "source",
+    ]
 )
 
 
@@ -114,9 +183,7 @@ class Context:
             self._scopes.pop()
 
     @contextmanager
-    def loop(
-        self, base: str, start: Expr, stop: Expr, step: Expr, *, independent: bool = False
-    ) -> Iterator[Name]:
+    def loop(self, base: str, start: Expr, stop: Expr, step: Expr, *, independent: bool = False) -> Iterator[Name]:
         low, high = bounds(start)[0], bounds(stop)[1]
         never = low is not None and high is not None and high <= low
         var = Name(self.names.fresh(base), "int64_t", low, None if high is None or never else high - 1)
@@ -128,9 +195,7 @@ class Context:
         if never:
             return
         self.emit(
-            Loop(
-                var=var, start=start, stop=stop, step=step, body=body, independent=independent, location=self.location
-            )
+            Loop(var=var, start=start, stop=stop, step=step, body=body, independent=independent, location=self.location)
         )
 
     @contextmanager

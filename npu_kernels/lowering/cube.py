@@ -1,4 +1,4 @@
-"""Lowers the cube side of a tile program: operands to L1, products tile by tile through L0, results to the workspace."""
+"""Lowers the cube side of a tile program: operands to L1, products through L0, results to the workspace."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ class CubeLowering:
     def _loop(self, ctx: Context, op: For) -> None:
         if op not in self.parts.kept:
             return
-        keep = tuple(r in self.parts.needed or a in self.parts.needed for r, a in zip(op.results, op.body.args[1:], strict=True))
+        keep = tuple(
+            r in self.parts.needed or a in self.parts.needed for r, a in zip(op.results, op.body.args[1:], strict=True)
+        )
         if op.kind == "parallel" and not self._inside:
             self._inside += 1
             self.units.append(control.parallel(ctx, op, self.ops))
@@ -153,9 +155,7 @@ class CubeLowering:
 
         def copy(place: Expr, start: Expr, count: Expr, c0_stride: int) -> None:
             fields = (1, count, cols_ext, 0, source.row_stride, c0_stride, 1, 0)
-            struct = Struct(
-                tuple(integer(f) if isinstance(f, int) else f for f in fields), _ND2NZ, "Nd2NzParams"
-            )
+            struct = Struct(tuple(integer(f) if isinstance(f, int) else f for f in fields), _ND2NZ, "Nd2NzParams")
             ctx.instr(
                 "DataCopy",
                 Ref(buffer, place, ctype),
@@ -224,5 +224,3 @@ def _layouts(parts: Parts) -> dict[Value, list[tuple[str, str]]]:
                 if use not in uses:
                     uses.append(use)
     return found
-
-

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..ir.device import ITEMSIZE, Assign, CrossFlag, Let, Ref, Tensor
 from ..ir.expr import Expr, Name, Number, add, compare, integer, minimum, mod, mul
-from . import forms, moves
+from . import forms, loads, moves
 from .context import TILE_CTYPE, Context
 from .moves import Slice
 from .partition import Channel, Receive, Send
@@ -112,7 +112,7 @@ class VectorExchange:
         moves.fetch(ctx, buffer, ring.tensor, part, tile.layout, op.channel.ctype)
         give_back(ctx, ring, "MTE2")
         moves.arrived(ctx, buffer)
-        moves.hold_loaded(ctx, tile, Ref(buffer, integer(0), op.channel.ctype))
+        loads.hold_loaded(ctx, tile, Ref(buffer, integer(0), op.channel.ctype))
 
     def send(self, ctx: Context, op: Send) -> None:
         ring = self.rings[op.channel]

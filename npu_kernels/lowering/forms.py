@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..ir import Op, Value, bool_, float32
 from ..ir.device import Enum, Ref
-from ..ir.expr import Apply, Number, integer
+from ..ir.expr import Apply, Expr, Number, bounds, integer
 from ..ir.types import DType
 from . import strided
 from .context import TILE_CTYPE, Context, Tile, cast_ref
@@ -77,9 +77,7 @@ def bits(ctx: Context, tile: Tile) -> Ref:
 def numbers_of(ctx: Context, dst: Ref, mask: Ref, layout: Layout) -> None:
     """``dst`` becomes 1.0 where the bit is set, else 0.0."""
     ctx.instr("Duplicate", dst, (), Number(1.0, "float"), integer(layout.size))
-    ctx.instr(
-        "Select", dst, (mask, dst), Number(0.0, "float"), TENSOR_SCALAR, integer(layout.size), inplace=True
-    )
+    ctx.instr("Select", dst, (mask, dst), Number(0.0, "float"), TENSOR_SCALAR, integer(layout.size), inplace=True)
 
 
 def bits_of(ctx: Context, dst: Ref, numbers: Ref, layout: Layout) -> None:
@@ -146,3 +144,21 @@ def spread_bits(ctx: Context, value: Value, shape: tuple[int, ...], op: Op) -> R
     mask = new_bits(ctx, tile.name, layout)
     bits_of(ctx, mask, spread(ctx, value, shape, op), layout)
     return mask
+
+
+def scalar_operand(ctx: Context, value: Value, shape: tuple[int, ...]) -> Expr | None:
+    """The operand as a scalar: a scalar value, or the only element of a tile that spans a larger result."""
+    if value.is_scalar:
+        return ctx.scalar(value)
+    tile = ctx.tile(value)
+    if kind_of(tile.shape, shape) != "one":
+        return None
+    return ctx.read(tile.name, work(ctx, tile), work_ctype(tile.dtype))
+
+
+def value_range(ctx: Context, value: Value) -> tuple[int | None, int | None]:
+    """Bounds of an integer scalar or tile, where they are known."""
+    if value.is_scalar:
+        return bounds(ctx.scalar(value))
+    tile = ctx.tile(value)
+    return tile.low, tile.high

@@ -13,7 +13,7 @@ _TANH_TAYLOR = (-1382 / 155925, 62 / 2835, -17 / 315, 2 / 15, -1 / 3)
 
 
 def tanh(ctx: Context, dst: Ref, src: Ref, size: int) -> None:
-    """``tanh x = sign(x) (1 - t) / (1 + t)`` with ``t = exp(-2 |x|)``, and a polynomial near zero where that cancels."""
+    """``tanh x = sign(x) (1 - t) / (1 + t)`` with ``t = exp(-2 |x|)``; a polynomial near zero, where that cancels."""
     count = integer(size)
 
     def number(value: float) -> Number:

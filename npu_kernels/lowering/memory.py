@@ -189,9 +189,7 @@ def _fit(storages: list[Storage], arch: Arch, kernel: str, location: Location) -
             raise _over_budget(memory, mine, arch, kernel, location)
 
 
-def _over_budget(
-    memory: str, storages: list[Storage], arch: Arch, kernel: str, location: Location
-) -> LoweringError:
+def _over_budget(memory: str, storages: list[Storage], arch: Arch, kernel: str, location: Location) -> LoweringError:
     total = sum(s.total for s in storages)
     ordered = sorted(storages, key=lambda s: -s.total)
     rows = [

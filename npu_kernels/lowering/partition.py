@@ -237,9 +237,7 @@ def _vector_block(parts: Parts, block: Block, dead: set[Op]) -> Block:
             ops.append(replace(op, then=then, orelse=orelse))
         else:
             ops.append(op)
-        ops.extend(
-            Send(channel=parts.sends[v], value=v, location=op.location) for v in op.defines if v in parts.sends
-        )
+        ops.extend(Send(channel=parts.sends[v], value=v, location=op.location) for v in op.defines if v in parts.sends)
     return result
 
 

@@ -7,7 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..ir.device import ITEMSIZE, Barrier, Buffer, QueueOp, Ref, Struct
-from ..ir.expr import Expr, Number, add, bounds, ceil_div, compare, floordiv, integer, known, minimum, mul, round_up, sub
+from ..ir.expr import (
+    Expr,
+    Number,
+    add,
+    bounds,
+    ceil_div,
+    compare,
+    floordiv,
+    integer,
+    known,
+    minimum,
+    mul,
+    round_up,
+    sub,
+)
 from .context import Context, at
 from .exchange import Ring
 from .layout import round_up_int
@@ -16,6 +30,8 @@ _FRACTAL_BYTES = 512
 #: Rows and columns of a product at once: two results fill L0C.
 _TILE = 128
 _LOAD_2D = ("uint16_t", "uint8_t", "uint16_t", "uint8_t", "uint16_t", "bool", "uint8_t")
+_MMAD = ("uint16_t", "uint16_t", "uint16_t", "uint8_t", "bool", "bool")
+_FIXPIPE = ("uint16_t", "uint16_t", "uint16_t", "uint32_t", "bool")
 _TRANSPOSE = ("uint16_t", "uint8_t", "uint16_t", "uint16_t", "uint16_t")
 
 
@@ -69,25 +85,23 @@ def multiply(
             if not isinstance(first, Number):
                 ctx.emit(Barrier(pipe="M", location=ctx.location))
             fields = (result_rows, width, depth, integer(0), Number(False, "bool"), first)
-            types = ("uint16_t", "uint16_t", "uint16_t", "uint8_t", "bool", "bool")
             ctx.instr(
                 "Mmad",
                 co1,
                 (left, right),
-                Struct(fields, types, "MmadParams"),
+                Struct(fields, _MMAD, "MmadParams"),
                 pipe="M",
                 accumulates=not isinstance(first, Number),
                 partial=True,
             )
         _pass(ctx, co1)
         place = add(ring.slot(), add(mul(m0, integer(cols)), n0))
-        fields = (width, rows, result_rows, integer(cols), Number(False, "bool"))
-        types = ("uint16_t", "uint16_t", "uint16_t", "uint32_t", "bool")
+        sizes = (width, rows, result_rows, integer(cols), Number(False, "bool"))
         ctx.instr(
             "Fixpipe",
             Ref(ring.tensor, place, "float"),
             (co1,),
-            Struct(fields, types, "FixpipeParamsV220"),
+            Struct(sizes, _FIXPIPE, "FixpipeParamsV220"),
             pipe="FIX",
         )
 
@@ -115,9 +129,7 @@ def _pass(ctx: Context, ref: Ref) -> None:
     ctx.emit(QueueOp(action="dequeue", buffer=ref.base, location=ctx.location))
 
 
-def _load_left(
-    ctx: Context, a: Operand, dst: Ref, m0: Expr, k0: Expr, bands: Expr, pieces: Expr, depth: Expr
-) -> None:
+def _load_left(ctx: Context, a: Operand, dst: Ref, m0: Expr, k0: Expr, bands: Expr, pieces: Expr, depth: Expr) -> None:
     """L0A holds rows of fractals: band by band, along k inside a band."""
     if a.transposed:
         squares = a.cols // 16
@@ -134,9 +146,7 @@ def _load_left(
         _copy(ctx, a, dst, mul(i, pieces), source, pieces)
 
 
-def _load_right(
-    ctx: Context, b: Operand, dst: Ref, n0: Expr, k0: Expr, bands: Expr, pieces: Expr, depth: Expr
-) -> None:
+def _load_right(ctx: Context, b: Operand, dst: Ref, n0: Expr, k0: Expr, bands: Expr, pieces: Expr, depth: Expr) -> None:
     """L0B holds columns of fractals with n inside k."""
     if b.transposed:
         squares = b.cols // 16

@@ -60,9 +60,7 @@ def _rows(ctx: Context, kind: str, dst: Ref, src: Ref, layout: Layout, extent: E
         ctx.instr(_FOLD[kind], dst, (dst, at(src, mul(row, pitch))), pitch, accumulates=True, partial=True)
 
 
-def _columns(
-    ctx: Context, kind: str, dst: Ref, src: Ref, layout: Layout, extent: Expr, result: Layout
-) -> None:
+def _columns(ctx: Context, kind: str, dst: Ref, src: Ref, layout: Layout, extent: Expr, result: Layout) -> None:
     """Along axis 1: 64-wide columns are folded onto the first, whose rows one instruction each then reduces."""
     static = known(extent)
     if static is None:
@@ -164,7 +162,7 @@ def _wide_rows(ctx: Context, kind: str, dst: Ref, src: Ref, layout: Layout, cols
     """Rows too long for a repeat stride: each is reduced in two or three levels on its own."""
     partials = -(-cols // REPEAT)
     level = ctx.temp("partials", "float", max(-(-partials // REPEAT) * REPEAT, REPEAT))
-    ctx.instr("Duplicate", level, (), Number(_IDENTITY[kind], "float"), integer(level_size(partials)))
+    ctx.instr("Duplicate", level, (), Number(_IDENTITY[kind], "float"), integer(_level_size(partials)))
     with ctx.loop("row", integer(0), integer(layout.rows), integer(1)) as row:
         start = mul(row, integer(layout.pitch))
         whole, tail = divmod(cols, REPEAT)
@@ -174,14 +172,15 @@ def _wide_rows(ctx: Context, kind: str, dst: Ref, src: Ref, layout: Layout, cols
             _whole(ctx, kind, at(level, whole), at(src, add(start, integer(whole * REPEAT))), tail, 1, 1)
         last, count = level, partials
         while count > REPEAT:
-            fewer = ctx.temp("partials", "float", level_size(-(-count // REPEAT)))
-            ctx.instr("Duplicate", fewer, (), Number(_IDENTITY[kind], "float"), integer(level_size(-(-count // REPEAT))))
-            _whole(ctx, kind, fewer, last, REPEAT, -(-count // REPEAT), REPEAT // BLOCK)
-            last, count = fewer, -(-count // REPEAT)
+            fewer_count = -(-count // REPEAT)
+            fewer = ctx.temp("partials", "float", _level_size(fewer_count))
+            ctx.instr("Duplicate", fewer, (), Number(_IDENTITY[kind], "float"), integer(_level_size(fewer_count)))
+            _whole(ctx, kind, fewer, last, REPEAT, fewer_count, REPEAT // BLOCK)
+            last, count = fewer, fewer_count
         _whole(ctx, kind, at(dst, row), last, count, 1, 1)
 
 
-def level_size(elements: int) -> int:
+def _level_size(elements: int) -> int:
     return -(-elements // REPEAT) * REPEAT
 
 
@@ -231,9 +230,7 @@ def _fill(
         count = min(ctx.arch.max_repeat, repeats - first)
         place = at(copy, add(offset, integer(first * layout.pitch)))
         bits = Struct((mask, integer(0)), ("uint64_t", "uint64_t"), "masks") if mask is not None else width
-        ctx.instr(
-            "Duplicate", place, (), identity, bits, integer(count), integer(1), integer(stride), partial=True
-        )
+        ctx.instr("Duplicate", place, (), identity, bits, integer(count), integer(1), integer(stride), partial=True)
 
 
 def _to_scalar(ctx: Context, op: Reduce, kind: str, src: Ref, operand: Tile, extent: Expr) -> None:
@@ -246,8 +243,8 @@ def _to_scalar(ctx: Context, op: Reduce, kind: str, src: Ref, operand: Tile, ext
     count, last = static, src
     while count > 1:
         partials = -(-count // REPEAT)
-        fewer = ctx.temp("partials", "float", level_size(partials))
-        ctx.instr("Duplicate", fewer, (), Number(0.0, "float"), integer(level_size(partials)))
+        fewer = ctx.temp("partials", "float", _level_size(partials))
+        ctx.instr("Duplicate", fewer, (), Number(0.0, "float"), integer(_level_size(partials)))
         whole, tail = divmod(count, REPEAT)
         if whole:
             _whole(ctx, kind, fewer, last, REPEAT, whole, REPEAT // BLOCK)

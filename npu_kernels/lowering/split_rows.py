@@ -92,7 +92,7 @@ def split_rows(kernel: Kernel) -> Split:
         _constrain(classes, op)
     roots = classes.split()
     if roots is None:
-        shared = {op for op in walk(kernel.body) if isinstance(op, Store | Send)}
+        shared: set[Op] = {op for op in walk(kernel.body) if isinstance(op, Store | Send)}
         return Split(kernel, None, shared)
     half = Value(ScalarType(index), "half")
     halver = _Halver(classes, roots, half)
@@ -125,8 +125,8 @@ def _constrain(classes: _Classes, op: Op) -> None:
                 _align(classes, operand, op.result)
         case Reshape():
             kept = [(op.operand, i) for i, n in enumerate(op.operand.shape) if n != 1]
-            made = [(op.result, i) for i, n in enumerate(op.result.shape) if n != 1]
-            for a, b in zip(kept, made, strict=True):
+            there = [(op.result, i) for i, n in enumerate(op.result.shape) if n != 1]
+            for a, b in zip(kept, there, strict=True):
                 classes.join(a, b)
         case Reduce():
             if op.operand.shape[op.axis] != 1:
@@ -137,13 +137,13 @@ def _constrain(classes: _Classes, op: Op) -> None:
                 for before, after in zip(others, made_axes, strict=True):
                     classes.join((op.operand, before), (op.result, after))
         case For():
-            for values in zip(op.inits, op.body.args[1:], op.body.yields, op.results, strict=True):
-                for other in values[1:]:
-                    _same(classes, values[0], other)
+            for init, arg, value, made in zip(op.inits, op.body.args[1:], op.body.yields, op.results, strict=True):
+                for other in (arg, value, made):
+                    _same(classes, init, other)
         case If():
-            for values in zip(op.results, op.then.yields, op.orelse.yields, strict=True):
-                for other in values[1:]:
-                    _same(classes, values[0], other)
+            for made, one, two in zip(op.results, op.then.yields, op.orelse.yields, strict=True):
+                for other in (one, two):
+                    _same(classes, made, other)
         case Receive():
             classes.seeds.append((op.result, 0))
         case Send():
@@ -201,9 +201,7 @@ class _Halver:
         size = value.shape[axis]
         shape = (*value.shape[:axis], size // 2, *value.shape[axis + 1 :])
         mine = self.extent(extents[axis], size)
-        return Value(
-            TileType(shape, value.dtype), value.name, (*extents[:axis], mine, *extents[axis + 1 :])
-        )
+        return Value(TileType(shape, value.dtype), value.name, (*extents[:axis], mine, *extents[axis + 1 :]))
 
     def extent(self, extent: int | Value, size: int) -> int | Value:
         """How much of ``extent`` falls to this core."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..ir.device import Barrier, Branch, Buffer, Instr, Loop, QueueOp, Stmt, Storage
@@ -32,7 +33,7 @@ def _last_queue_op(block: list[Stmt], buffer: Buffer) -> int:
     return max(i for i, s in enumerate(block) if isinstance(s, QueueOp) and s.buffer is buffer)
 
 
-def _with_bodies(statement: Stmt, rewrite) -> Stmt:  # type: ignore[no-untyped-def]
+def _with_bodies(statement: Stmt, rewrite: Callable[[list[Stmt]], list[Stmt]]) -> Stmt:
     if isinstance(statement, Loop):
         return replace(statement, body=rewrite(statement.body))
     if isinstance(statement, Branch):

@@ -27,7 +27,7 @@ from ..ir import (
 )
 from ..ir.expr import Apply, Expr, Name, Number, integer
 from ..ir.expr import compare as compare_exprs
-from . import control, elementwise, forms, moves, reductions
+from . import control, elementwise, forms, loads, masks, reductions, stores
 from .context import Context
 from .exchange import VectorExchange
 from .partition import Receive, Send
@@ -36,14 +36,14 @@ from .scalars import scalar_op
 _TILE_OPS: dict[type[Op], Callable[[Context, Any], None]] = {
     Unary: elementwise.unary,
     Binary: elementwise.binary,
-    Compare: elementwise.compare,
+    Compare: masks.compare,
     Select: elementwise.select,
     Cast: elementwise.cast,
     Full: elementwise.full,
     Arange: elementwise.arange,
     Broadcast: elementwise.broadcast,
     Reduce: reductions.reduce,
-    Load: moves.load,
+    Load: loads.load,
 }
 
 
@@ -58,12 +58,12 @@ class VectorLowering:
         ctx: Context,
         exchange: VectorExchange | None = None,
         shared: frozenset[Op] = frozenset(),
-        first: Expr = Number(True, "bool"),
+        first: Expr | None = None,
     ) -> None:
         self.ctx = ctx
         self.exchange = exchange
         self.shared = shared
-        self.first = first
+        self.first = Number(True, "bool") if first is None else first
         self.units: list[Expr] = []
         self._inside = 0
 
@@ -87,7 +87,7 @@ class VectorLowering:
         elif isinstance(op, If):
             control.branch(ctx, op, self.ops, (True,) * len(op.results))
         elif isinstance(op, Store):
-            moves.store(ctx, op, self._guard(op))
+            stores.store(ctx, op, self._guard(op))
         elif isinstance(op, Send) and self.exchange is not None:
             self.exchange.send(ctx, op)
         elif isinstance(op, Receive) and self.exchange is not None:
@@ -103,7 +103,7 @@ class VectorLowering:
 
     def _guard(self, op: Store) -> Expr:
         """Who stores. Outside parallel loops every block runs the same statements and the first one stores."""
-        mine: Expr = self.first if op in self.shared else Number(True, "bool")
+        mine = self.first if op in self.shared else Number(True, "bool")
         if self._inside:
             return mine
         block = compare_exprs("==", Name("blockIdx", "int64_t", 0, None), integer(0))
