@@ -324,3 +324,43 @@ def test_a_launch_needs_a_legal_number_of_blocks(blocks: int) -> None:
     with pytest.raises(TwinFault, match=f"the launch has {blocks} blocks") as caught:
         kernel(_HALVE, 1).launch(np.ones(64, np.float32), blocks=blocks)
     assert caught.value.code == "NPK-RC11"
+
+
+_RECURSE = """
+int64_t sum(int64_t n) { volatile int64_t room[64] = {n}; return n == 0 ? 0 : sum(n - 1) % 1000003 + room[0]; }
+extern "C" __global__ __aicore__ void kernel(GM_ADDR x)
+{
+    GlobalTensor<int64_t> g;
+    g.SetGlobalBuffer((__gm__ int64_t*)x);
+    g.SetValue(1, sum(g.GetValue(0)));
+}
+"""
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["fast", "checked"])
+def test_a_used_up_stack_is_a_fault(checked: bool) -> None:
+    compiled = kernel(_RECURSE, 1, checked=checked)
+    for _ in range(2):
+        with pytest.raises(TwinFault, match="the core's stack of 256 KB is used up") as caught:
+            compiled.launch(np.array([10**6, 0], np.int64))
+        assert (caught.value.code, caught.value.core) == ("NPK-RC10", "AIV 0")
+    x = np.array([100, 0], np.int64)
+    compiled.launch(x)
+    assert x[1] == 5050
+
+
+def test_a_wild_access_is_a_fault_and_the_process_goes_on() -> None:
+    text = """
+extern "C" __global__ __aicore__ void kernel(GM_ADDR x)
+{
+    GlobalTensor<int32_t> g;
+    g.SetGlobalBuffer((__gm__ int32_t*)x + (GetBlockIdx() == 1 ? (1ll << 45) : 0));
+    g.SetValue(0, 7);
+}
+"""
+    compiled, x = kernel(text, 1), np.zeros(8, np.int32)
+    with pytest.raises(TwinFault, match="no memory of the kernel") as caught:
+        compiled.launch(x, blocks=3)
+    assert (caught.value.code, caught.value.core) == ("NPK-RC01", "AIV 1")
+    compiled.launch(x, blocks=1)
+    assert x[0] == 7

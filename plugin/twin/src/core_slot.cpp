@@ -89,6 +89,12 @@ bool CoreSlot::in_guard(const void* address) const
     return byte >= mapping_ && byte < stack_;
 }
 
+bool CoreSlot::owns_stack(const void* address) const
+{
+    const uint8_t* byte = static_cast<const uint8_t*>(address);
+    return byte >= mapping_ && byte < stack_ + kStackBytes;
+}
+
 Checker& CoreSlot::checker()
 {
     if (checker_ == nullptr) {

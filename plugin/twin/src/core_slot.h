@@ -34,6 +34,9 @@ public:
     // Is `address` in the guard page below the stack?
     bool in_guard(const void* address) const;
 
+    // Does `address` lie in the stack or its guard page?
+    bool owns_stack(const void* address) const;
+
     Checker& checker();
 
     NpkCore core{};
@@ -45,6 +48,10 @@ public:
     // The core may run when *wait_word differs from wait_value.
     const std::atomic<uint32_t>* wait_word = nullptr;
     uint32_t wait_value = 0;
+
+    // Set by a signal handler that gave the fiber up.
+    bool memory_fault = false;
+    void* fault_address = nullptr;
 
 private:
     uint8_t* mapping_ = nullptr;

@@ -53,6 +53,8 @@ void Fiber::yield()
 extern "C" {
 // Saves the callee-saved registers on the current stack, stores its pointer in *save and continues on `target`.
 void npk_twin_switch(void** save, void* target) __attribute__((visibility("hidden")));
+// Second half of npk_twin_switch: the stack pointer is already the target's.
+void npk_twin_land() __attribute__((visibility("hidden")));
 // First instructions of a new fiber: passes the register set up by start() to npk_twin_fiber_entry.
 void npk_twin_trampoline() __attribute__((visibility("hidden")));
 void npk_twin_fiber_entry(void* fiber) __attribute__((visibility("hidden")));
@@ -75,6 +77,9 @@ npk_twin_switch:
     pushq %r15
     movq %rsp, (%rdi)
     movq %rsi, %rsp
+.globl npk_twin_land
+.hidden npk_twin_land
+npk_twin_land:
     popq %r15
     popq %r14
     popq %r13
@@ -118,6 +123,9 @@ npk_twin_switch:
     mov x9, sp
     str x9, [x0]
     mov sp, x1
+.globl npk_twin_land
+.hidden npk_twin_land
+npk_twin_land:
     ldp x19, x20, [sp, #0]
     ldp x21, x22, [sp, #16]
     ldp x23, x24, [sp, #32]
@@ -191,6 +199,12 @@ void Fiber::yield()
     npk_twin_switch(&own_, caller_);
 }
 
+Fiber::Landing Fiber::abandon()
+{
+    finished_ = true;
+    return {caller_, reinterpret_cast<void*>(&npk_twin_land)};
+}
+
 #endif
 
 void Fiber::enter(Fiber* fiber)
@@ -198,12 +212,6 @@ void Fiber::enter(Fiber* fiber)
     fiber->body_(fiber->argument_);
     fiber->finished_ = true;
     fiber->yield();
-}
-
-void Fiber::abandon()
-{
-    finished_ = true;
-    yield();
 }
 
 } // namespace npk::twin

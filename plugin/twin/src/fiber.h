@@ -32,8 +32,14 @@ public:
 
     bool finished() const { return finished_; }
 
-    // Ends the fiber without unwinding its stack; for use from a signal handler's return path.
-    void abandon();
+#if !NPK_FIBER_UCONTEXT
+    // Where the thread goes on when a signal handler gives the fiber up without unwinding its stack.
+    struct Landing {
+        void* stack;
+        void* code;
+    };
+    Landing abandon();
+#endif
 
 private:
     static void enter(Fiber* fiber);

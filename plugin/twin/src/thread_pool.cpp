@@ -75,9 +75,12 @@ void ThreadPool::request(Help& help, uint32_t helpers)
         queue_.push_back(&help);
     }
     while (threads_ < limit_ && idle_ < queue_.size() && threads_ - idle_ < limit_) {
-        // Signals belong to the program's own threads.
+        // Signals belong to the program's own threads, except those that an instruction of this one raises.
         sigset_t all, before;
         sigfillset(&all);
+        for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) {
+            sigdelset(&all, own);
+        }
         pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
             std::thread(&ThreadPool::serve, this).detach();

@@ -8,6 +8,7 @@
 
 #include "fault.h"
 #include "launch_state.h"
+#include "memory_fault.h"
 
 namespace npk::twin {
 namespace {
@@ -109,6 +110,7 @@ public:
     void run()
     {
         const FloatEnvironment environment;
+        const MemoryFaultGuard memory_faults;
         for (;;) {
             const uint32_t seen = launch_.epoch();
             if (resume_ready() || start_group()) {
@@ -141,6 +143,7 @@ private:
             running = &slot;
             slot.fiber.resume();
             running = nullptr;
+            report_memory_fault(slot);
             if (!slot.fiber.finished()) {
                 ++i;
                 continue;
