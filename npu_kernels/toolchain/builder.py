@@ -15,7 +15,7 @@ from npu_kernels import _native
 
 from . import artifacts
 from .artifacts import Artifact
-from .cachedir import subdirectory
+from .cachedir import subdirectory, writing
 from .compiler import HostCompiler, find_compiler
 from .cpu import cpu_identity
 from .diagnostics import LineMap, rejection
@@ -82,13 +82,13 @@ def build(source: Source, *, checked: bool = False) -> Artifact:
 
     Raises:
         ToolchainError: NPK-TC01, TC02 or TC03.
-        CacheError: NPK-CA02, when the cache directory is not safe to use.
+        CacheError: NPK-CA02, when the cache directory is not safe to use or cannot be written.
     """
     compiler = find_compiler()
     key = artifact_key(source, compiler, checked=checked)
     artifact = artifacts.find(key)
     if artifact is None:
-        with FileLock(subdirectory("locks") / f"artifact-{key[:2]}.lock"):
+        with writing(), FileLock(subdirectory("locks") / f"artifact-{key[:2]}.lock"):
             artifact = artifacts.find(key)
             if artifact is None:
                 artifact = _compile(source, compiler, key, checked=checked)

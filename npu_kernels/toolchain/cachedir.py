@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
@@ -39,8 +41,22 @@ def cache_directory() -> Path:
 def subdirectory(name: str) -> Path:
     """A directory inside the cache, made when it is not there."""
     path = cache_directory() / name
-    path.mkdir(mode=0o700, exist_ok=True)
+    with writing():
+        path.mkdir(mode=0o700, exist_ok=True)
     return path
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Turns what the system says against writing into the cache into NPK-CA02."""
+    try:
+        yield
+    except OSError as error:
+        raise CacheError(
+            "NPK-CA02",
+            f"{error.filename or cache_directory()} in the cache cannot be written: {error.strerror}. "
+            "Free the disk or permit writing, or set NPU_KERNELS_CACHE_DIR to another directory.",
+        ) from None
 
 
 def _refuse_unsafe(path: Path) -> None:

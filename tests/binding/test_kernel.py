@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 from typing import Any
 
@@ -16,7 +17,7 @@ from jaxtyping import Float
 import npu_kernels.language as nl
 from npu_kernels import npu_kernel
 from npu_kernels.binding import launches
-from npu_kernels.errors import LanguageError, LoweringError, SignatureError, TransformError
+from npu_kernels.errors import LanguageError, LoweringError, SignatureError, ToolchainError, TransformError
 
 traced_bodies: list[str] = []
 
@@ -175,6 +176,36 @@ def test_a_symbolic_size_is_refused_by_name() -> None:
     spec = jax.ShapeDtypeStruct((size, 8), jnp.float32)
     with pytest.raises(TransformError, match=r"NPK-TR01.*`x` has the symbolic shape \(batch, 8\)"):
         jax.export.export(jax.jit(lambda x: scale(x)))(spec)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_a_missing_compiler_is_our_error_whoever_calls(
+    wrap: Any, fresh_cache: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolchainError, match="NPK-TC01"):
+        wrap(lambda x: scale(x, factor=7.0))(_x(2, 3))
+
+
+def test_threads_trace_kernels_of_their_own_at_once() -> None:
+    results: dict[int, Any] = {}
+
+    def work(i: int) -> None:
+        own = npu_kernel(scale.__wrapped__)  # one kernel traces one call at a time
+        for rows in range(1, 6):
+            results[10 * i + rows] = own.lower(_x(rows + i, 16), factor=float(i)).ir
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 20
+    for key, traced in results.items():
+        i, rows = divmod(key, 10)
+        assert traced.dims == {"rows": rows + i, "dim": 16}
+        assert traced.statics == {"factor": float(i)}
 
 
 def test_checked_mode_is_another_artifact_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from npu_kernels import _native, toolchain
-from npu_kernels.errors import ToolchainError
+from npu_kernels.errors import CacheError, ToolchainError
 from npu_kernels.toolchain import builder
 
 
@@ -118,6 +119,20 @@ def test_a_damaged_library_is_built_again_with_a_warning(cache: Path, add_one: A
     assert again.hash == artifact.hash
     x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
     assert _native.launch(again.hash, "add_one", 1, 0, np.int32(3).tobytes(), [x], [y]) is None
+
+
+def test_a_full_disk_is_an_error_that_says_what_to_do(
+    cache: Path, add_one: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(CacheError, match=r"NPK-CA02: .*No space left on device\. Free the disk"):
+            toolchain.build(add_one)
+    assert not list((cache / "tmp").iterdir())
+    assert toolchain.build(add_one).library.exists()
 
 
 def test_abandoned_temporary_directories_are_swept(cache: Path, add_one: Any) -> None:
