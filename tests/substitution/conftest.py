@@ -63,7 +63,7 @@ def check(patterns: tuple[Pattern, ...]) -> Check:
         report = explain(function, *args, patterns=patterns, policy=policy)
         assert report.counts == counts, str(report)
         if counts:
-            got = substitute(function, patterns=patterns, policy=policy)(*args)
+            got = jax.jit(substitute(function, patterns=patterns, policy=policy))(*args)
             wanted = jax.jit(function)(*args)
             jax.tree.map(assert_close, got, wanted)
         return report

@@ -1,4 +1,4 @@
-"""Public models as StableHLO: what is replaced, what is not and why, and that the rewritten modules compute the same."""
+"""Public models as StableHLO: what is replaced, what is not and why, and that rewritten modules compute the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from npu_kernels import jax_compat
-from npu_kernels.substitution import Pattern, registered, substitute_module
+from npu_kernels.substitution import Pattern, Report, explain, substitute_module
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
 EXPECTED = json.loads((CORPUS / "expected.json").read_text())["files"]
@@ -36,9 +36,14 @@ Array = np.ndarray[Any, Any]
 Runner = Callable[[Sequence[Array]], list[Array]]
 
 
+@cache
+def report_of(name: str) -> Report:
+    return explain(CORPUS / name)
+
+
 @pytest.mark.parametrize("name", FORWARD)
 def test_every_instance_is_replaced_or_a_near_miss(name: str) -> None:
-    _, report = substitute_module(CORPUS / name)
+    report = report_of(name)
     reason, missed = DECLINED.get(name, ("", 0))
     found = {pattern: report.count(pattern) for pattern in PATTERNS}
     found["attention"] += missed
@@ -48,7 +53,7 @@ def test_every_instance_is_replaced_or_a_near_miss(name: str) -> None:
 
 
 def test_at_least_four_fifths_are_replaced() -> None:
-    reports = [substitute_module(CORPUS / name)[1] for name in WITH_INSTANCES]
+    reports = [report_of(name) for name in WITH_INSTANCES]
     for pattern in PATTERNS:
         total = sum(EXPECTED[name][pattern] for name in FORWARD)
         assert sum(report.count(pattern) for report in reports) >= 0.8 * total
@@ -57,7 +62,7 @@ def test_at_least_four_fifths_are_replaced() -> None:
 @pytest.mark.parametrize("name", GRADIENT)
 def test_attention_of_a_backward_pass_is_never_replaced(name: str) -> None:
     """Its weights are read again by the gradient: every instance is a near miss."""
-    _, report = substitute_module(CORPUS / name)
+    report = report_of(name)
     assert report.count("attention") == 0
     assert report.count("rms_norm") <= EXPECTED[name]["rms_norm"]
     misses = [m for m in report.near_misses if m.pattern == "attention"]
@@ -69,7 +74,8 @@ def test_attention_of_a_backward_pass_is_never_replaced(name: str) -> None:
 #: Largest error relative to the largest output. float32 programs differ by the order of sums; with scores a hundred
 #: apart and more, that is magnified by the softmax's slope.
 TOLERANCE = 2e-4
-#: A 16-bit program is compared with itself in float32: it may not lose more than this over what it lost before.
+#: A 16-bit program is compared with itself in float32: it may lose twice what it lost before and this, relative to
+#: the largest output (five units in bfloat16's last place): rounding differs, and a softmax magnifies it.
 SIXTEEN_BITS = 2e-2
 
 SCENARIOS = ("random", "masked rows", "scores apart", "small", "large", "nan row")
@@ -152,26 +158,10 @@ def in_float32(text: str) -> str:
     return text.replace("bf16", "f32")
 
 
-@cache
 def original(name: str) -> tuple[Runner, Runner | None]:
     text = (CORPUS / name).read_text()
     wide = jax_compat.compile_module(jax_compat.parse_module(in_float32(text))) if "bf16" in text else None
     return jax_compat.compile_module(jax_compat.parse_module(text)), wide
-
-
-def compare(name: str, patterns: Sequence[Pattern]) -> None:
-    text = (CORPUS / name).read_text()
-    module, _ = substitute_module(text, patterns=patterns)
-    run = jax_compat.compile_module(module)
-    before, wide = original(name)
-    for scenario in SCENARIOS:
-        rng = np.random.default_rng(11)
-        arguments = [draw(spec, scenario, rng) for spec in roles(name, text)]
-        exact: list[Array] | None = None
-        if wide is not None:
-            exact = wide([a.astype(np.float32) if a.dtype == ml_dtypes.bfloat16 else a for a in arguments])
-        for i, (got, wanted) in enumerate(zip(run(arguments), before(arguments), strict=True)):
-            agree(got, wanted, None if exact is None else exact[i], scenario)
 
 
 def agree(got: Array, wanted: Array, exact: Array | None, scenario: str) -> None:
@@ -186,23 +176,27 @@ def agree(got: Array, wanted: Array, exact: Array | None, scenario: str) -> None
         return
     z = exact.astype(np.float64)
     largest = max(np.abs(z[finite]).max(initial=0), 1e-30)
-    ours, theirs = (
-        float(np.sqrt(np.mean(np.square((a - z)[finite] / largest)))) if finite.any() else 0.0 for a in (x, y)
-    )
-    assert ours <= theirs + SIXTEEN_BITS, f"{scenario}: {ours:.2e} against {theirs:.2e}"
+    ours, theirs = (float(np.abs(a - z)[finite].max(initial=0) / largest) for a in (x, y))
+    assert ours <= 2 * theirs + SIXTEEN_BITS, f"{scenario}: {ours:.2e} against {theirs:.2e}"
 
 
 REPLACED = [n for n in WITH_INSTANCES if DECLINED.get(n, ("", 0))[1] < sum(EXPECTED[n][p] for p in PATTERNS)]
 
 
 @pytest.mark.parametrize("name", REPLACED)
-def test_a_rewritten_module_computes_the_same(name: str, patterns: tuple[Pattern, ...]) -> None:
-    compare(name, patterns)
-
-
-@pytest.mark.parametrize("name", REPLACED)
 def test_a_module_with_library_kernels_computes_the_same(name: str) -> None:
-    compare(name, registered(PATTERNS))
+    text = (CORPUS / name).read_text()
+    module, _ = substitute_module(text)
+    run = jax_compat.compile_module(module)
+    before, wide = original(name)
+    for scenario in SCENARIOS:
+        rng = np.random.default_rng(11)
+        arguments = [draw(spec, scenario, rng) for spec in roles(name, text)]
+        exact: list[Array] | None = None
+        if wide is not None:
+            exact = wide([a.astype(np.float32) if a.dtype == ml_dtypes.bfloat16 else a for a in arguments])
+        for i, (got, wanted) in enumerate(zip(run(arguments), before(arguments), strict=True)):
+            agree(got, wanted, None if exact is None else exact[i], scenario)
 
 
 def test_a_rewritten_module_is_text_that_can_be_read_again(patterns: tuple[Pattern, ...]) -> None:

@@ -180,7 +180,7 @@ def test_a_function_without_patterns_is_called_as_it_is(patterns: Patterns) -> N
 
 def test_names_choose_patterns_and_unknown_names_are_refused() -> None:
     assert explain(layers, X, W[None], patterns=["rms_norm"]).counts == {"rms_norm": 2}
-    with pytest.raises(SubstitutionError, match="NPK-SB02.*no pattern is named 'nrom'.*attention"):
+    with pytest.raises(SubstitutionError, match=r"NPK-SB02.*no pattern is named 'nrom'.*attention"):
         explain(norm, X, W, patterns=["nrom"])
     with pytest.raises(ValueError, match="exact"):
         substitute(norm, policy="strict")
@@ -212,13 +212,13 @@ def test_require_fails_when_a_model_stops_matching(patterns: Patterns) -> None:
     with require("rms_norm", count=1):
         replaced(X, W)
         replaced(X, W)
-    with pytest.raises(SubstitutionError, match="NPK-SB01: 1 instances of rms_norm were replaced, 2 required"):
-        with require("rms_norm", count=2):
-            replaced(X, W)
+    wanted = "NPK-SB01: 1 instances of rms_norm were replaced, 2 required"
+    with pytest.raises(SubstitutionError, match=wanted), require("rms_norm", count=2):
+        replaced(X, W)
     with pytest.raises(SubstitutionError, match="no substituted function was traced"), require("rms_norm"):
         norm(X, W)
     exact = explain(norm, X, W, patterns=patterns, policy="exact")
-    with pytest.raises(SubstitutionError, match="near miss at .*numerics"):
+    with pytest.raises(SubstitutionError, match=r"near miss at .*numerics"):
         require("rms_norm", report=exact)
 
     @require("rms_norm", 1)
