@@ -99,7 +99,14 @@ def prepare(
     q, k, v, hidden, query_lengths, key_lengths = _operands(
         query, key, value, mask, query_seq_lengths, key_value_seq_lengths
     )
-    block_queries, block_keys = block_sizes(q.shape[1], k.shape[1], q.shape[3], q.dtype.itemsize)
+    block_queries, block_keys = block_sizes(
+        q.shape[1],
+        k.shape[1],
+        q.shape[3],
+        q.dtype.itemsize,
+        causal=is_causal,
+        masked=not (mask is None and query_seq_lengths is None and key_value_seq_lengths is None),
+    )
     statics: dict[str, Any] = {
         "scale": 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale),
         "mask_value": float(mask_value),

@@ -11,6 +11,8 @@ from npu_kernels.binding import npu_kernel
 #: Smallest float32: a running maximum that no finite score lies below, and whose distance to itself is 0, which
 #: -inf's is not.
 _LOWEST = -3.4028234663852886e38
+#: Keys of one step of the sum over skipped values: a small tile, because every vector core holds all of it.
+_SUMMED_KEYS = 16
 
 
 @npu_kernel
@@ -79,7 +81,7 @@ def flash_attention(
                     higher = nl.maximum(top, mask_value)
                     shrink, weight = nl.exp(top - higher), nl.exp(mask_value - higher)
                     total = total * shrink + weight * nl.maximum(keys - skipped, 0)
-                    acc = acc * shrink + weight * _sum_from(value, b, n // groups, skipped, block_keys)
+                    acc = acc * shrink + weight * _sum_from(value, b, n // groups, skipped)
                 result = acc / total
                 if query_padded:
                     result = result * (rows < nl.load(query_lengths[b])).astype(nl.float32)
@@ -98,14 +100,14 @@ def _mask_block(
 
 
 @nl.function
-def _sum_from(value: nl.Tensor, b: nl.Tile, head: nl.Tile, start: nl.Tile, block_keys: int) -> nl.Tile:
+def _sum_from(value: nl.Tensor, b: nl.Tile, head: nl.Tile, start: nl.Tile) -> nl.Tile:
     """Sum of a head's values from key ``start`` on: float32 ``[1, dim]``.
 
     It is read even where its weight is 0: a NaN or an infinity among the values reaches every query of a softmax
     that skips nothing, since ``0 · NaN`` is NaN.
     """
     total = nl.zeros((1, value.shape[3]))
-    for s in nl.range(start, value.shape[1], step=block_keys):
-        v = nl.load(value[b, s : s + block_keys, head, :]).astype(nl.float32)
+    for s in nl.range(start, value.shape[1], step=_SUMMED_KEYS):
+        v = nl.load(value[b, s : s + _SUMMED_KEYS, head, :]).astype(nl.float32)
         total = total + nl.sum(v, axis=0, keepdims=True)
     return total

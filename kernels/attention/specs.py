@@ -11,36 +11,40 @@ import numpy as np
 from ..library import Example, Float64
 from .reference import scores_reference
 
-#: Bytes of the on-chip memories that one block must fit, with half of L0A and L0B left for double buffering.
-L0_BYTES, L0C_BYTES, UB_BYTES = 32 * 1024, 128 * 1024, 176 * 1024
+#: Bytes of the on-chip memories that the tiles of one step may take.
+L0_BYTES, L0C_BYTES, UB_BYTES = 64 * 1024, 128 * 1024, 168 * 1024
 LARGEST_BLOCK, SMALLEST_BLOCK = 128, 16
 
 
-def block_sizes(queries: int, keys: int, dim: int, itemsize: int) -> tuple[int, int]:
+def block_sizes(
+    queries: int, keys: int, dim: int, itemsize: int, *, causal: bool = False, masked: bool = False
+) -> tuple[int, int]:
     """Queries and keys of one block: the largest powers of two, at most 128, that fit on chip and are not wasted.
 
     A query block ``[bq, dim]`` goes to L0A, a key or value block to L0B, scores ``[bq, bk]`` and products ``[bq, dim]``
-    to L0C, all padded to fractals of 16. Each of the two vector cores holds half of the queries: about five float32
-    tiles as large as the scores, and three as large as the result.
+    to L0C. Each of the two vector cores holds half of the queries: at once five float32 tiles as large as the scores
+    (two more for a causal mask, one for any other) and four as large as the result. Of two blocks of one area the
+    one with more queries is taken, because each block of queries reads all keys and values.
+
+    Args:
+        causal: whether the kernel compares positions.
+        masked: whether it reads a mask or lengths.
     """
     width = _padded(dim)
+    tiles = 5 + 2 * causal + masked
 
     def fits(block_queries: int, block_keys: int) -> bool:
-        per_core = -(-block_queries // 2)
-        vector = 4 * per_core * (5 * max(block_keys, 8) + 3 * width)
+        vector = 4 * (block_queries // 2) * (tiles * max(block_keys, 8) + 4 * width)
         return (
             max(block_queries, block_keys) * width * itemsize <= L0_BYTES
             and 4 * block_queries * max(block_keys, width) <= L0C_BYTES
             and vector <= UB_BYTES
         )
 
-    block_queries, block_keys = _enough(queries), _enough(keys)
-    while not fits(block_queries, block_keys) and max(block_queries, block_keys) > SMALLEST_BLOCK:
-        if block_keys >= block_queries:
-            block_keys //= 2
-        else:
-            block_queries //= 2
-    return block_queries, block_keys
+    sizes = [16, 32, 64, 128]
+    wanted = (_enough(queries), _enough(keys))
+    candidates = [(bq, bk) for bq in sizes for bk in sizes if bq <= wanted[0] and bk <= wanted[1] and fits(bq, bk)]
+    return max(candidates, key=lambda block: (block[0] * block[1], block[0]), default=(SMALLEST_BLOCK, SMALLEST_BLOCK))
 
 
 def _padded(size: int) -> int:

@@ -77,19 +77,21 @@ def _with_values(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"x": x, "weight": rng.standard_normal(96)}
 
 
+_F32, _BF16 = ("float32",), ("bfloat16",)
+
 CASES = (
-    Case("smollm2", _normal(1, 37, 576), {"eps": 1e-5}),
-    Case("llama3", _normal(1, 5, 4096), {"eps": 1e-5}, ("bfloat16",)),
-    Case("gemma2", _normal(2, 9, 2304), {"eps": 1e-6}, ("bfloat16",)),
-    Case("no weight", _normal(3, 7, 64, weight=False), {"eps": 1e-6}),
-    Case("one row", _normal(128), {"eps": 1e-6}),
-    Case("four leading dimensions", _normal(2, 3, 1, 5, 40), {"eps": 1e-6}),
-    Case("one element a row", _normal(11, 1), {"eps": 1e-6}),
+    Case("smollm2", _normal(1, 37, 576), {"eps": 1e-5}, _F32),
+    Case("llama3", _normal(1, 5, 4096), {"eps": 1e-5}, _BF16),
+    Case("gemma2", _normal(2, 9, 2304), {"eps": 1e-6}, _BF16),
+    Case("no weight", _normal(3, 7, 64, weight=False), {"eps": 1e-6}, ("float16",)),
+    Case("one row", _normal(128), {"eps": 1e-6}, _F32),
+    Case("four leading dimensions", _normal(2, 3, 1, 5, 40), {"eps": 1e-6}, _F32),
+    Case("one element a row", _normal(11, 1), {"eps": 1e-6}, _BF16),
     Case("row narrower than 32 bytes", _normal(13, 3), {"eps": 1e-6}),
     Case("odd row length", _normal(17, 513), {"eps": 1e-6}),
     Case("row longer than a tile", _normal(3, 8197), {"eps": 1e-6}, ("float32", "bfloat16")),
-    Case("more rows than all cores hold at once", _normal(1283, 33), {"eps": 1e-6}, ("float32",)),
-    Case("inputs of 1e-4", _normal(4, 96, scale=1e-4), {"eps": 1e-6}),
-    Case("inputs of 1e4", _normal(4, 96, scale=1e4), {"eps": 1e-6}),
+    Case("more rows than all cores hold at once", _normal(1283, 33), {"eps": 1e-6}, _F32),
+    Case("inputs of 1e-4", _normal(8, 96, scale=1e-4), {"eps": 1e-6}),
+    Case("inputs of 1e4", _normal(8, 96, scale=1e4), {"eps": 1e-6}),
     Case("NaN, infinities, zeros and denormals", _with_values, {"eps": 1e-6}),
 )
