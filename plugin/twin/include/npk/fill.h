@@ -105,11 +105,14 @@ NPK_OUT_OF_LINE void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, 
     constexpr uint32_t in_block = npk::per_block<T>;
     const uint32_t block_stride = repeatParams.dstBlkStride == 0 ? 1 : repeatParams.dstBlkStride;
     instruction.in("src", src, repeatTime * 8u);
+    const T* in = src.Address();
+    T* base = dst.Address();
+    const uint64_t repeat_stride = static_cast<uint64_t>(repeatParams.dstRepStride) * in_block;
     for (uint32_t r = 0; r < repeatTime; ++r) {
-        T* out = dst.Address() + static_cast<uint64_t>(r) * repeatParams.dstRepStride * in_block;
+        T* out = base + r * repeat_stride;
         instruction.access(npk::kWrite, "dst", dst.Memory(), out, 32, 8, static_cast<int64_t>(block_stride) * 32);
         for (uint32_t block = 0; block < 8; ++block) {
-            const T value = src.Address()[r * 8 + block];
+            const T value = in[r * 8 + block];
             for (uint32_t i = 0; i < in_block; ++i) {
                 out[block * block_stride * in_block + i] = value;
             }

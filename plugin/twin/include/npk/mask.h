@@ -117,6 +117,19 @@ inline void for_each_run(const Repeats& repeats, uint32_t elements, bool whole_r
     }
 }
 
+// Rows of consecutive elements, `step` bytes apart.
+template <class T>
+struct Rows {
+    T* base;
+    uint64_t step;
+
+    T* row(uint64_t index) const
+    {
+        using Byte = std::conditional_t<std::is_const_v<T>, const uint8_t, uint8_t>;
+        return reinterpret_cast<T*>(reinterpret_cast<Byte*>(base) + index * step);
+    }
+};
+
 // An operand of a repeated instruction: base address and strides in blocks of 32 bytes.
 template <class T>
 struct Strided {
@@ -137,6 +150,10 @@ struct Strided {
 
     // True when a repeat's blocks follow each other without gaps.
     bool dense() const { return block_stride == 1; }
+
+    // The repeats of a dense operand.
+    operator Rows<T>() const { return {base, repeat_stride * 32ull}; }
+    operator Rows<const T>() const { return {base, repeat_stride * 32ull}; }
 };
 
 // Tells the checker which bytes of an operand the repeats touch.

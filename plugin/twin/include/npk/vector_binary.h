@@ -2,6 +2,8 @@
 #ifndef NPK_VECTOR_BINARY_H
 #define NPK_VECTOR_BINARY_H
 
+#include <cstring>
+
 #include "npk/mask.h"
 
 namespace npk {
@@ -81,6 +83,31 @@ NPK_OUT_OF_LINE void loop_binary(D* dst, const S0* src0, const S1* src1, uint32_
     }
 }
 
+// Rows of consecutive elements, `step` bytes apart; a whole repeat has a loop of known length.
+template <class D, class S0, class S1, class Operation>
+NPK_OUT_OF_LINE void rows_binary(Rows<D> dst, Rows<const S0> src0, Rows<const S1> src1, const Repeats& repeats,
+                                 Operation operation)
+{
+    constexpr uint32_t elements = 256 / (sizeof(D) > sizeof(S0) ? sizeof(D) : sizeof(S0));
+    for (uint32_t row = 0; row < repeats.count; ++row) {
+        D* d = dst.row(row);
+        const S0* a = src0.row(row);
+        const S1* b = src1.row(row);
+        const uint32_t count = row + 1 == repeats.count ? repeats.last : repeats.prefix;
+        if (count == elements) {
+            NPK_VECTOR_LOOP
+            for (uint32_t i = 0; i < elements; ++i) {
+                d[i] = operation(d[i], a[i], b[i]);
+            }
+        } else {
+            NPK_VECTOR_LOOP
+            for (uint32_t i = 0; i < count; ++i) {
+                d[i] = operation(d[i], a[i], b[i]);
+            }
+        }
+    }
+}
+
 // First-n form.
 template <class D, class S0, class S1, class Operation>
 inline void binary_count(const char* api, const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<S0>& src0,
@@ -120,17 +147,23 @@ NPK_OUT_OF_LINE void binary_repeat(const char* api, const AscendC::LocalTensor<D
         check_strided(instruction, false, "dst", dst, d, repeats);
     }
     check_strided(instruction, true, "dst", dst, d, repeats);
-    if (d.dense() && s0.dense() && s1.block_stride == 0 && sizeof(S1) == widest) {
-        // One block of src1 serves a whole repeat: spread it once, then run over the repeat.
-        S1 spread[elements];
-        for_each_run(repeats, elements, true, [&](uint32_t r, uint32_t first, uint32_t count) {
-            const S1* block = s1.at(r, 0);
-            for (uint32_t i = 0; i < elements; ++i) {
-                spread[i] = block[i % (elements / 8)];
+    if (repeats.prefix != Repeats::kBits && d.dense() && s0.dense()) {
+        if (s1.dense()) {
+            rows_binary<D, S0, S1>(d, s0, s1, repeats, operation);
+            return;
+        }
+        if (s1.block_stride == 0 && sizeof(S1) == widest) {
+            // One block of src1 serves a whole repeat.
+            S1* spread = reinterpret_cast<S1*>(core().scratch);
+            const uint32_t rows = s1.repeat_stride == 0 && repeats.count != 0 ? 1 : repeats.count;
+            for (uint32_t r = 0; r < rows; ++r) {
+                for (uint32_t block = 0; block < 8; ++block) {
+                    memcpy(static_cast<void*>(spread + r * elements + block * (elements / 8)), s1.at(r, 0), 32);
+                }
             }
-            loop_binary(d.at(r, first), s0.at(r, first), spread + first, count, operation);
-        });
-        return;
+            rows_binary<D, S0, S1>(d, s0, {spread, rows == 1 ? 0u : 256u}, repeats, operation);
+            return;
+        }
     }
     const bool whole = d.dense() && s0.dense() && s1.dense();
     for_each_run(repeats, elements, whole, [&](uint32_t r, uint32_t first, uint32_t count) {

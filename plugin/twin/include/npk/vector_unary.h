@@ -17,6 +17,28 @@ NPK_OUT_OF_LINE void loop_unary(D* dst, const S* src, uint32_t count, Operation 
 }
 
 template <class D, class S, class Operation>
+NPK_OUT_OF_LINE void rows_unary(Rows<D> dst, Rows<const S> src, const Repeats& repeats, Operation operation)
+{
+    constexpr uint32_t elements = 256 / (sizeof(D) > sizeof(S) ? sizeof(D) : sizeof(S));
+    for (uint32_t row = 0; row < repeats.count; ++row) {
+        D* d = dst.row(row);
+        const S* a = src.row(row);
+        const uint32_t count = row + 1 == repeats.count ? repeats.last : repeats.prefix;
+        if (count == elements) {
+            NPK_VECTOR_LOOP
+            for (uint32_t i = 0; i < elements; ++i) {
+                d[i] = operation(d[i], a[i]);
+            }
+        } else {
+            NPK_VECTOR_LOOP
+            for (uint32_t i = 0; i < count; ++i) {
+                d[i] = operation(d[i], a[i]);
+            }
+        }
+    }
+}
+
+template <class D, class S, class Operation>
 inline void unary_count(const char* api, const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<S>& src,
                         int64_t count, bool reads_dst, Operation operation NPK_SITE)
 {
@@ -48,6 +70,10 @@ NPK_OUT_OF_LINE void unary_repeat(const char* api, const AscendC::LocalTensor<D>
         check_strided(instruction, false, "dst", dst, d, repeats);
     }
     check_strided(instruction, true, "dst", dst, d, repeats);
+    if (repeats.prefix != Repeats::kBits && d.dense() && s.dense()) {
+        rows_unary<D, S>(d, s, repeats, operation);
+        return;
+    }
     for_each_run(repeats, elements, d.dense() && s.dense(), [&](uint32_t r, uint32_t first, uint32_t count) {
         loop_unary(d.at(r, first), s.at(r, first), count, operation);
     });
