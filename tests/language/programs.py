@@ -147,6 +147,7 @@ class _Drawing:
         self.block = pick([1, 4, 8, 16])
         self.columns = pick([1, 3, 8, 16, 17, 32, 64, 65])
         self.special = self.rng.random() < 0.2
+        self.heads = pick([0, 0, 3])
 
     def program(self) -> Program:
         visible: list[Var] = []
@@ -172,6 +173,8 @@ class _Drawing:
             self.store(outputs, body, var)
         names = ", ".join(line.text.split(" ")[0] for line in outputs)
         loop = Line(f"for r in nl.parallel({self.rows}, step={self.block}):", (tuple(body),))
+        if self.heads:
+            loop = Line(f"for h in nl.parallel({self.heads}):", ((loop,),))
         return Program(self.seed, dict(self.inputs), (*outputs, *head, loop, Line(f"return {names}")), self.special)
 
     def fresh(self, shape: tuple[int, ...], dtype: str, exact: bool = True, bound: float = 4.0) -> Var:
@@ -192,7 +195,7 @@ class _Drawing:
         """Loads the block's rows."""
         kind = dtype or self.rng.choice([*FLOATS, *FLOATS, "int32", "bool"])
         size, rows = self.columns, f"r : r + {self.block}"
-        match self.rng.randint(0, 3):
+        match self.rng.randint(0, 4):
             case 0:
                 name = self.input((self.rows,), kind)
                 return self.assign(body, visible, f"nl.load({name}[{rows}])", self.fresh((self.block,), kind))
@@ -201,6 +204,10 @@ class _Drawing:
                 at = self.rng.choice(["0", "-1", "r % 2"])
                 var = self.fresh((self.block, size), kind)
                 return self.assign(body, visible, f"nl.load({name}[{at}, {rows}, :])", var)
+            case 2 if self.heads:
+                name = self.input((self.rows, self.heads, size), kind)
+                var = self.fresh((self.block, size), kind)
+                return self.assign(body, visible, f"nl.load({name}[{rows}, h, :])", var)
         name = self.input((self.rows, size), kind)
         return self.assign(body, visible, f"nl.load({name}[{rows}, :])", self.fresh((self.block, size), kind))
 
@@ -219,9 +226,10 @@ class _Drawing:
             shape = (self.rows, *var.shape[1:])
             place = ", ".join([f"r : r + {self.block}", *(":" for _ in var.shape[1:])])
         else:
-            blocks = -(-self.rows // self.block)
-            shape = (blocks, *(var.shape or (1,)))
-            place = ", ".join([f"r // {self.block}", *(":" for _ in var.shape or (1,))])
+            shape = (-(-self.rows // self.block), *var.shape)
+            place = ", ".join([f"r // {self.block}", *(":" for _ in var.shape)])
+        if self.heads:
+            shape, place = (self.heads, *shape), f"h, {place}"
         outputs.append(Line(f"{name} = nl.output({shape}, nl.{_spelled(var.dtype)})"))
         body.append(Line(f"nl.store({name}[{place}], {var.name})"))
 
@@ -229,9 +237,9 @@ class _Drawing:
 
     def statement(self, body: list[Line], visible: list[Var], depth: int) -> None:
         kinds = [self.unary, self.binary, self.binary, self.number, self.reduction, self.masked, self.cast, self.shape]
-        kinds += [self.counting, self.logic, self.tile_statement]
+        kinds += [self.unary, self.cast, self.counting, self.logic, self.tile_statement]
         if depth < 2:
-            kinds += [self.loop, self.branch, self.product, self.unrolled, self.walk, self.chosen]
+            kinds += [self.loop, self.branch, self.product, self.product, self.unrolled, self.walk, self.chosen]
         self.rng.choice(kinds)(body, visible, depth)
 
     def pick(self, visible: list[Var], test: Callable[[Var], bool]) -> Var | None:
@@ -463,14 +471,13 @@ class _Drawing:
 
     def product(self, body: list[Line], visible: list[Var], depth: int) -> None:
         """A matrix product with a loaded operand, any of the four orientations."""
-        dtype = self.rng.choice(FLOATS)
-        a = self.pick(visible, lambda v: len(v.shape) == 2 and v.dtype == dtype and v.bound <= 16)
+        a = self.pick(visible, lambda v: len(v.shape) == 2 and v.dtype in FLOATS and v.bound <= 16)
         if a is None:
             return
         flip_a, flip_b = self.rng.random() < 0.3, self.rng.random() < 0.5
         m, k = a.shape[::-1] if flip_a else a.shape
         n = self.rng.choice([1, 8, 16, 17])
-        name = self.input((n, k) if flip_b else (k, n), dtype)
+        name = self.input((n, k) if flip_b else (k, n), a.dtype)
         text = f"nl.dot({a.name}{'.T' if flip_a else ''}, nl.load({name}){'.T' if flip_b else ''}"
         c = self.pick(visible, lambda v: v.shape == (m, n) and v.dtype == "float32")
         if c is not None:

@@ -1,4 +1,4 @@
-"""Random programs on the twin, in checked mode, against eager runs: same results, or a refusal with a code."""
+"""Random programs on the twin against eager runs: the same results, or a refusal with a code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import npu_kernels.language as nl
 from npu_kernels.binding import npu_kernel
-from npu_kernels.errors import KernelFault, LoweringError
+from npu_kernels.errors import LoweringError
 
 from .programs import Program, draw, same, shrink
 
@@ -18,17 +18,18 @@ PROGRAMS, GROUP = 300, 25
 
 
 def outcome(program: Program, folder: Path) -> str:
-    """What is wrong with a run of the program: nothing, a refusal with its code, a fault, or a difference."""
+    """What is wrong with a run of the program: nothing, a refusal with its code, an error, or a difference."""
     function = program.load(folder)
     arrays = program.arrays()
     expected = nl.interpret(function, arrays, {})
     kernel = npu_kernel(function)
     try:
-        results = kernel(*arrays.values(), check=True)
+        # Most in checked mode, which also finds what happens to give the right numbers; some as users run them.
+        results = kernel(*arrays.values(), check=program.seed % 5 != 0)
     except LoweringError as error:
         return f"refused: {error}"
-    except KernelFault as error:
-        return f"fault: {error}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
     got = results if isinstance(results, tuple | list) else (results,)
     wrong = [n for n, (a, b) in enumerate(zip(got, expected, strict=True)) if not same(np.asarray(a), b)]
     return f"output {wrong[0]} differs" if wrong else ""
