@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from npu_kernels.errors import GraphError
-from npu_kernels.graph.core import Graph, Node, Value, cut, enclosing
+from npu_kernels.graph.core import Graph, Node, Value, cut, dependencies, enclosing
 from npu_kernels.graph.replacement import Replacement
 
 #: Regions that are not entered, and why.
@@ -77,6 +77,9 @@ def make_plan(flat: Graph, replacements: Sequence[Replacement]) -> Plan:
         level = _level(nodes)
         levels.append(level)
         _inline_for(replacement, nodes, level, plan)
+    for replacement, level in zip(replacements, levels, strict=True):
+        while calls := _calls_on_cycle(_place(replacement, plan.host(level), plan), plan):
+            plan.inlined |= calls
     for replacement, level in zip(replacements, levels, strict=True):
         placed = _place(replacement, plan.host(level), plan)
         plan.placed.setdefault(placed.host, []).append(placed)
@@ -190,3 +193,41 @@ def _place(replacement: Replacement, host: Graph, plan: Plan) -> Placed:
             raise GraphError("NPK-GR02", f"output {i} ({value.aval}) of {replacement.name} is not made there")
         anchors.append(makers[0])
     return Placed(replacement, host, inputs, outputs, anchors)
+
+
+def _calls_on_cycle(placed: Placed, plan: Plan) -> set[Node]:
+    """Calls through which an input depends on an output, though nothing inside them needs both.
+
+    Only a replacement with several outputs can have such calls. Inlined, they come apart.
+    """
+    if len(placed.outputs) == 1:
+        return set()
+    outputs = {alias for aliases in placed.outputs for alias in aliases}
+    reader: dict[Value, Value | None] = dict.fromkeys(placed.inputs)
+    pending = list(placed.inputs)
+    while pending:
+        value = pending.pop()
+        if value in outputs:
+            calls = set()
+            step: Value | None = value
+            while step is not None:
+                if step.producer is not None and step.producer.op == "call" and step.producer not in plan.inlined:
+                    calls.add(step.producer)
+                step = reader[step]
+            if calls:
+                return calls
+        for needed in _needs(value, plan):
+            if needed not in reader and plan.host(needed.graph) is placed.host:
+                reader[needed] = value
+                pending.append(needed)
+    return set()
+
+
+def _needs(value: Value, plan: Plan) -> Sequence[Value]:
+    """What a value is computed from, looking into inlined calls and taking others as they are."""
+    call = value.graph.parent
+    if value.producer is None:
+        return [call.operands[value.index]] if call is not None and call in plan.inlined else []
+    if value.producer in plan.inlined:
+        return [value.producer.regions[0].outputs[value.index]]
+    return dependencies(value.producer)
