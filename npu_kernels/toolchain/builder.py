@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import subprocess
 import warnings
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +23,7 @@ from .diagnostics import LineMap, rejection
 from .files import temporary_directory
 from .flags import compile_flags
 from .headers import headers_hash
-from .precompiled import precompiled_header
+from .precompiled import plain_header_flags, precompiled_header
 from .process import run_compiler
 
 #: Counts up when the layout of an artifact's folder or the wrapper around a kernel changes.
@@ -102,7 +103,7 @@ def _compile(source: Source, compiler: HostCompiler, key: str, *, checked: bool)
         warnings.warn(f"NPK-CA03: the artifact in {folder} is damaged; it is built again.", stacklevel=2)
         shutil.rmtree(folder)
     file = f"{source.entry}.cpp"
-    header_flags = precompiled_header(compiler, checked=checked)
+    header = precompiled_header(compiler, checked=checked)
     with temporary_directory(subdirectory("tmp")) as temporary:
         (temporary / file).write_text(source.text)
         library = temporary / "library"
@@ -110,13 +111,22 @@ def _compile(source: Source, compiler: HostCompiler, key: str, *, checked: bool)
             f'#include "kernel_operator.h"\n#include "npk/entry.h"\n#include "{file}"\n'
             f"NPK_TWIN_ENTRY({source.entry}, {source.num_args}, {source.kernel_type})\n"
         )
-        flags = [*compile_flags(compiler, checked=checked), *header_flags, "-I.", "-shared", "-pipe"]
-        result = run_compiler(
-            [*compiler.argv, *flags, "-x", "c++", "-", "-o", library.name],
-            cwd=temporary,
-            stdin=wrapper,
-            env={"TMPDIR": str(temporary)},
-        )
+
+        def run(header_flags: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+            flags = (*compile_flags(compiler, checked=checked), *header_flags, "-I.", "-shared", "-pipe")
+            return run_compiler(
+                [*compiler.argv, *flags, "-x", "c++", "-", "-o", library.name],
+                cwd=temporary,
+                stdin=wrapper,
+                env={"TMPDIR": str(temporary)},
+            )
+
+        result = run(header.flags)
+        if result.returncode != 0 and header.is_at_fault(result.stderr):
+            message = f"NPK-CA03: the precompiled header in {header.folder} cannot be used, so {source.name} is built "
+            warnings.warn(f"{message}without it; the next build makes it anew.", stacklevel=2)
+            header.discard()
+            result = run(plain_header_flags())
         if result.returncode != 0:
             kept = _keep(key, file, source.text, result.stderr)
             raise rejection(compiler, source.name, file, source.text, source.line_map, result.stderr, kept)
@@ -126,7 +136,7 @@ def _compile(source: Source, compiler: HostCompiler, key: str, *, checked: bool)
             "kernel_type": source.kernel_type,
             "checked": checked,
             "compiler": compiler.version,
-            "command": [*compiler.argv, *flags],
+            "command": result.args,
         }
         return artifacts.publish(temporary, key, file, library, source.line_map, record)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
@@ -20,8 +23,34 @@ from .process import run_compiler
 _HEADER = "kernel_operator.h"
 
 
-def precompiled_header(compiler: HostCompiler, *, checked: bool) -> tuple[str, ...]:
-    """Flags that make a compilation start from the precompiled header, which is built when it is missing.
+@dataclass(frozen=True)
+class PrecompiledHeader:
+    """A header in the cache.
+
+    Attributes:
+        folder: where it lies.
+        flags: make a compilation start from it.
+    """
+
+    folder: Path
+    flags: tuple[str, ...]
+
+    def is_at_fault(self, output: str) -> bool:
+        """Whether a compiler that failed with ``output`` could not use the header: damaged, or not mappable here."""
+        return re.search(r"\bPCH\b|invalid-pch|precompiled file|AST file", output) is not None
+
+    def discard(self) -> None:
+        """Removes it, so that the next build makes it anew."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def plain_header_flags() -> tuple[str, ...]:
+    """Flags for a compilation that reads the headers as text."""
+    return (f"-I{include_directory()}",)
+
+
+def precompiled_header(compiler: HostCompiler, *, checked: bool) -> PrecompiledHeader:
+    """The precompiled header for a compiler and mode, built when it is missing.
 
     Raises:
         ToolchainError: NPK-TC02 when the compiler rejects the header, NPK-TC03 when it cannot be run.
@@ -35,9 +64,11 @@ def precompiled_header(compiler: HostCompiler, *, checked: bool) -> tuple[str, .
             if not folder.is_dir():
                 _make(compiler, flags, folder)
     if compiler.family == "clang":
-        return ("-include-pch", str(folder / f"{_HEADER}.pch"), f"-I{include_directory()}")
-    # GCC takes NAME.gch for the first inclusion of NAME; kernels include it again and find NAME beside it.
-    return ("-Werror=invalid-pch", f"-I{folder}", f"-I{include_directory()}", "-include", _HEADER)
+        use: tuple[str, ...] = ("-include-pch", str(folder / f"{_HEADER}.pch"))
+    else:
+        # GCC takes NAME.gch for the first inclusion of NAME; kernels include it again and find NAME beside it.
+        use = ("-Werror=invalid-pch", f"-I{folder}", "-include", _HEADER)
+    return PrecompiledHeader(folder, (*use, *plain_header_flags()))
 
 
 def _make(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> None:
@@ -52,7 +83,7 @@ def _make(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> None:
             header = temporary / _HEADER
             output = temporary / f"{_HEADER}.gch"
         result = run_compiler(
-            [*compiler.argv, *flags, f"-I{include_directory()}", "-x", "c++-header", str(header), "-o", str(output)],
+            [*compiler.argv, *flags, *plain_header_flags(), "-x", "c++-header", str(header), "-o", str(output)],
             env={"TMPDIR": str(temporary)},
         )
         if result.returncode != 0:

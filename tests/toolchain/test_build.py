@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,17 @@ def test_a_damaged_library_is_built_again_with_a_warning(cache: Path, add_one: A
     assert again.hash == artifact.hash
     x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
     assert _native.launch(again.hash, "add_one", 1, 0, np.int32(3).tobytes(), [x], [y]) is None
+
+
+def test_a_damaged_precompiled_header_is_reported_and_made_anew(fresh_cache: Path, add_one: Any) -> None:
+    header = toolchain.precompiled_header(toolchain.find_compiler(), checked=False)
+    (binary,) = (file for file in header.folder.iterdir() if file.suffix in (".gch", ".pch"))
+    binary.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="NPK-CA03: the precompiled header"):
+        toolchain.build(add_one)
+    with warnings.catch_warnings(action="error"):
+        toolchain.build(dataclasses.replace(add_one, name="another"))
+    assert binary.read_bytes() != b"damaged"
 
 
 def test_a_full_disk_is_an_error_that_says_what_to_do(
