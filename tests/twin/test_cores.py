@@ -46,6 +46,28 @@ def test_sync_all_in_a_loop(blocks: int, checked: bool) -> None:
     np.testing.assert_array_equal(values[:blocks], row)
 
 
+def test_sync_all_with_workspaces() -> None:
+    text = """
+extern "C" __global__ __aicore__ void kernel(GM_ADDR values, GM_ADDR workspace)
+{
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> buffer;
+    pipe.InitBuffer(buffer, 32 * GetBlockNum());
+    GlobalTensor<int32_t> v, w;
+    v.SetGlobalBuffer((__gm__ int32_t*)values);
+    w.SetGlobalBuffer((__gm__ int32_t*)workspace);
+    v.SetValue(GetBlockIdx(), GetBlockIdx() + 1);
+    SyncAll(w, buffer.Get<int32_t>());
+    const int32_t next = v.GetValue((GetBlockIdx() + 1) % GetBlockNum());
+    SyncAll(w, buffer.Get<int32_t>());
+    v.SetValue(GetBlockIdx(), next);
+}
+"""
+    values = np.zeros(6, np.int32)
+    kernel(text, 2, checked=True).launch(values, np.zeros(6 * 8, np.int32), blocks=6)
+    np.testing.assert_array_equal(values, [2, 3, 4, 5, 6, 1])
+
+
 _IDENTITY = """
 extern "C" __global__ __aicore__ void kernel(GM_ADDR out)
 {

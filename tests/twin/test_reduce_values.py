@@ -94,6 +94,16 @@ case(
 )
 overflow = np.array([60000, 60000, -30000, 100] + [0] * 12, np.float16)
 case("BlockReduceSum half overflows to infinity", "BlockReduceSum(d, a, 16, 1, 1, 1, 8);", [overflow], np.array([np.inf] + [0] * 7, np.float16))
+sums = np.concatenate([tree(np.where(np.arange(64) < 20, rows, np.float32(-0.0))), np.full(56, -0.0, np.float32)])
+case("ReduceSum over masked repeats", "ReduceSum(d, a, t, 20, 8, 8);", [x[:512]], tree(sums[None]))
+case(
+    "ReduceMax over mask bits with position",
+    "uint64_t mask[2] = {0xf0, 0}; ReduceMax(d, a, t, mask, 8, 8, true);",
+    [x[:512]],
+    with_index(
+        rows[:, 4:8].max(keepdims=True).reshape(1), np.array([np.where(np.isin(np.arange(512) % 64, [4, 5, 6, 7]), x[:512], -9).argmax()])
+    ),
+)
 pairs = x[:512].reshape(-1, 2)
 case("PairReduceSum", "PairReduceSum(d, a, 64, 8, 1, 1, 8);", [x[:512]], pairs[:, 0] + pairs[:, 1])
 
@@ -132,6 +142,12 @@ case("CreateVecIndex", "CreateVecIndex(d, -3, 70);", [x], np.arange(-3, 67, dtyp
 case("ArithProgression", "ArithProgression(d, 1.0f, 0.5f, 20);", [x], 1 + np.arange(20, dtype=np.float32) / 2)
 places = rng.integers(0, 200, 60).astype(np.uint32)
 case("Gather", "Gather(d, a, b, 32, 60);", [x[:208], places * 4], x[places + 8])
+case(
+    "Gather by repeats",
+    "Gather(d, a, b, 0, 30, 2, 8);",
+    [x[:208], np.tile(places, 3)[:128] * 4],
+    np.where(np.arange(128) % 64 < 30, x[np.tile(places, 3)[:128]], np.float32(0)),
+)
 square = rng.integers(-9, 9, (16, 16)).astype(np.int16)
 case("Transpose", "Transpose(d, a);", [square.reshape(-1)], square.T.reshape(-1).copy())
 

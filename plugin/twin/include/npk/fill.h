@@ -254,6 +254,18 @@ NPK_OUT_OF_LINE void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src
     }
 }
 
+template <class T>
+inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
+                   const uint32_t srcBaseAddr, const uint64_t mask, const uint8_t repeatTime,
+                   const uint16_t dstRepStride NPK_SITE)
+{
+    constexpr uint32_t elements = npk::per_repeat<T>, in_block = npk::per_block<T>;
+    const uint32_t count = static_cast<uint32_t>(mask < elements ? mask : elements);
+    for (uint32_t r = 0; r < repeatTime; ++r) {
+        Gather(dst[r * dstRepStride * in_block], src, srcOffset[r * elements], srcBaseAddr, count NPK_PASS);
+    }
+}
+
 // Transposes one 16 x 16 matrix of 16-bit elements.
 template <class T>
 inline void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src NPK_SITE)

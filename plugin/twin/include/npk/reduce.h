@@ -6,6 +6,8 @@
 #ifndef NPK_REDUCE_H
 #define NPK_REDUCE_H
 
+#include <cstring>
+
 #include "npk/lanes.h"
 #include "npk/vector_binary.h"
 
@@ -390,6 +392,79 @@ NPK_OUT_OF_LINE void reduce_extreme(const char* api, const AscendC::LocalTensor<
     store_index(dst.Address() + 1, best.index);
 }
 
+// Calls use(element pointer, count, position) for the selected elements of contiguous blocks; positions count repeats
+// of full length.
+template <class T, class MaskArgument, class Use>
+inline void selected_runs(const Instruction& instruction, const AscendC::LocalTensor<T>& src, MaskArgument mask,
+                          int32_t repeat, int32_t src_stride, Use use)
+{
+    constexpr uint32_t elements = per_repeat<T>;
+    const Repeats repeats = resolve(true, mask, static_cast<uint32_t>(repeat), elements);
+    const Strided<T> s = source(src, {1, src_stride});
+    check_strided(instruction, false, "src", src, s, repeats);
+    for_each_run(repeats, elements, true, [&](uint32_t r, uint32_t first, uint32_t count) {
+        use(s.at(r, first), count, r * elements + first);
+    });
+}
+
+// ReduceMax and ReduceMin over masked repeats.
+template <bool maximum_wanted, class T, class MaskArgument>
+inline void reduce_extreme_repeat(const char* api, const AscendC::LocalTensor<T>& dst,
+                                  const AscendC::LocalTensor<T>& src, const AscendC::LocalTensor<T>& work,
+                                  MaskArgument mask, int32_t repeat, int32_t src_stride, bool with_index NPK_SITE)
+{
+    static_assert(one_of<T, half, float>, "NPK-RC08: reductions take half and float on arch 2201");
+    const Instruction instruction(api, NPK_PIPE_V, Unit::kVector, NPK_AT);
+    Extreme<T> best = {T(0.0f), 0};
+    bool any = false;
+    selected_runs(instruction, src, mask, repeat, src_stride, [&](const T* from, uint32_t count, uint32_t position) {
+        for (uint32_t i = 0; i < count; ++i) {
+            take_extreme<maximum_wanted>(best, any, from[i], position + i);
+        }
+    });
+    if (!any) {
+        return;
+    }
+    instruction.access(kWrite, "sharedTmpBuffer", work.Memory(), work.Address(),
+                       reduce_workspace<T>(static_cast<uint32_t>(repeat) * per_repeat<T>, 2));
+    instruction.out("dst", dst, with_index ? 2 : 1, with_index ? (sizeof(T) == 4 ? 3 : 2) : (sizeof(T) == 4 ? 2 : 1));
+    dst.Address()[0] = best.value;
+    if (with_index) {
+        store_index(dst.Address() + 1, best.index);
+    }
+}
+
+// ReduceSum over masked repeats: each repeat's sum, then the sum of those.
+template <class T, class MaskArgument>
+inline void reduce_sum_repeat(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+                              const AscendC::LocalTensor<T>& work, MaskArgument mask, int32_t repeat,
+                              int32_t src_stride NPK_SITE)
+{
+    static_assert(one_of<T, half, float>, "NPK-RC08: reductions take half and float on arch 2201");
+    const Instruction instruction("ReduceSum", NPK_PIPE_V, Unit::kVector, NPK_AT);
+    constexpr uint32_t elements = per_repeat<T>;
+    if (repeat <= 0) {
+        return;
+    }
+    // total_sum keeps its own partial sums at the start of the scratch memory.
+    T* sums = reinterpret_cast<T*>(core().scratch + core().scratch_bytes / 2);
+    for (int32_t r = 0; r < repeat; ++r) {
+        T values[elements];
+        for (T& value : values) {
+            value = T(-0.0f);
+        }
+        selected_runs(instruction, src[static_cast<uint32_t>(r * src_stride) * per_block<T>], mask, 1, 0,
+                      [&](const T* from, uint32_t count, uint32_t position) {
+                          memcpy(static_cast<void*>(values + position), from, count * sizeof(T));
+                      });
+        sums[r] = repeat_sum(values);
+    }
+    instruction.access(kWrite, "sharedTmpBuffer", work.Memory(), work.Address(),
+                       reduce_workspace<T>(static_cast<uint32_t>(repeat) * elements, 1));
+    instruction.out("dst", dst, 1, sizeof(T) == 4 ? 2 : 1);
+    *dst.Address() = total_sum(sums, static_cast<uint32_t>(repeat));
+}
+
 } // namespace npk
 
 namespace AscendC {
@@ -473,6 +548,22 @@ inline void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src
                      const LocalTensor<T>& sharedTmpBuffer, const int32_t count, bool calIndex = false NPK_SITE) \
     {                                                                                                         \
         npk::reduce_extreme<MAXIMUM>(#NAME, dst, src, sharedTmpBuffer, count, calIndex NPK_PASS);             \
+    }                                                                                                         \
+    template <class T>                                                                                        \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                    \
+                     const LocalTensor<T>& sharedTmpBuffer, const int32_t mask, const int32_t repeatTime,     \
+                     const int32_t srcRepStride, bool calIndex = false NPK_SITE)                              \
+    {                                                                                                         \
+        npk::reduce_extreme_repeat<MAXIMUM>(#NAME, dst, src, sharedTmpBuffer, static_cast<uint64_t>(mask),    \
+                                            repeatTime, srcRepStride, calIndex NPK_PASS);                     \
+    }                                                                                                         \
+    template <class T>                                                                                        \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                    \
+                     const LocalTensor<T>& sharedTmpBuffer, const uint64_t mask[], const int32_t repeatTime,  \
+                     const int32_t srcRepStride, bool calIndex = false NPK_SITE)                              \
+    {                                                                                                         \
+        npk::reduce_extreme_repeat<MAXIMUM>(#NAME, dst, src, sharedTmpBuffer, mask, repeatTime, srcRepStride, \
+                                            calIndex NPK_PASS);                                               \
     }
 
 NPK_EXTREME(ReduceMax, WholeReduceMax, true)
@@ -494,6 +585,21 @@ inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
                        npk::reduce_workspace<T>(n, 1));
     instruction.out("dst", dst, 1, sizeof(T) == 4 ? 2 : 1);
     *dst.Address() = npk::total_sum(src.Address(), n);
+}
+
+template <class T>
+inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
+                      const int32_t mask, const int32_t repeatTime, const int32_t srcRepStride NPK_SITE)
+{
+    npk::reduce_sum_repeat(dst, src, sharedTmpBuffer, static_cast<uint64_t>(mask), repeatTime,
+                           srcRepStride NPK_PASS);
+}
+
+template <class T>
+inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
+                      const uint64_t mask[], const int32_t repeatTime, const int32_t srcRepStride NPK_SITE)
+{
+    npk::reduce_sum_repeat(dst, src, sharedTmpBuffer, mask, repeatTime, srcRepStride NPK_PASS);
 }
 
 } // namespace AscendC

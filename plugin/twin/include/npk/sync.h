@@ -5,7 +5,7 @@
 #ifndef NPK_SYNC_H
 #define NPK_SYNC_H
 
-#include "npk/check.h"
+#include "npk/tensor.h"
 
 namespace npk {
 
@@ -109,6 +109,24 @@ inline void CrossCoreWaitFlag(uint16_t flag_id NPK_SITE)
 {
     const npk::Site at = NPK_AT;
     npk::host_table->cross_wait(flag_id, pipe, at.file, at.line);
+}
+
+// The form that spins on global memory; here the cores meet as in the other one.
+template <bool isAIVOnly = true>
+inline void SyncAll(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t>& ubWorkspace,
+                    const int32_t usedCores = 0 NPK_SITE)
+{
+    static_assert(isAIVOnly, "NPK-RC08: the form with workspaces synchronises vector cores only");
+    const npk::Instruction instruction("SyncAll", NPK_PIPE_S, npk::Unit::kVector, NPK_AT);
+    const uint64_t bytes = static_cast<uint64_t>(npk::core().block_num) * npk::core().ratio * 32;
+    instruction.access(npk::kMove, "gmWorkspace", NPK_MEM_GM, gmWorkspace.Address(), bytes);
+    instruction.access(npk::kMove, "ubWorkspace", ubWorkspace.Memory(), ubWorkspace.Address(), bytes);
+    if (usedCores != 0 && static_cast<uint32_t>(usedCores) != npk::core().block_num * npk::core().ratio) {
+        npk::raise(npk::kOperand, "SyncCores", "SyncAll", NPK_AT, "usedCores is %d; only all cores can meet here",
+                   usedCores);
+    }
+    const npk::Site at = NPK_AT;
+    npk::host_table->sync_all(1, at.file, at.line);
 }
 
 // Waits for all vector cores, or (isAIVOnly false, mixed kernels) for all cores of the launch.
