@@ -212,8 +212,9 @@ def _only_for_cube(parts: Parts, body: Block) -> set[Op]:
     for op in reversed(list(walk(body))):
         if isinstance(op, Load | Narrow) and op.result.is_tile:
             mine = users.get(op.result, [])
-            cube_only = all(isinstance(u, Dot) or u in dead for u in mine) and op.result not in parts.sends
-            if mine and cube_only:
+            # An accumulator is added on the vector side.
+            operand = all(u in dead or (isinstance(u, Dot) and u.accumulator is not op.result) for u in mine)
+            if mine and operand and op.result not in parts.sends:
                 dead.add(op)
     return dead
 
