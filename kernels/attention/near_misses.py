@@ -50,7 +50,8 @@ def explain(view: View, node: Node) -> Reason | None:
 
 
 def _product_before(value: Value) -> Node | None:
-    pending, seen = [value], set()
+    pending = [value]
+    seen: set[Node] = set()
     while pending and len(seen) < _STEPS:
         node = pending.pop(0).producer
         if node is None or node in seen:

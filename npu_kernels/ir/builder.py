@@ -37,7 +37,7 @@ class Builder:
     """Appends operations to the current block.
 
     ``location`` is set by the caller before each operation; results are named by assigning ``Value.name``.
-    Operands are assumed legal (the language checks them and reports at the author's line); the verifier is the backstop.
+    Operands are assumed legal: the language checks them and reports at the author's line, the verifier is the backstop.
     """
 
     def __init__(self, location: Location) -> None:
