@@ -119,12 +119,16 @@ CASES = (
     Case("causal with more queries than keys", _random(1, 170, 40, 2, 1, 16), {"is_causal": True}, _F32),
     Case("no batch axis", _random(1, 20, 30, 2, 2, 16, rank=3), {"scale": 0.3}, _F32),
     # masks
-    Case("full mask", _with(_random(2, 20, 30, 4, 2, 16), _mask(2, 4, 20, 30, hide_row=7))),
+    Case(
+        "full mask", _with(_random(2, 20, 30, 4, 2, 16), _mask(2, 4, 20, 30, hide_row=7)), {}, ("float32", "bfloat16")
+    ),
     Case("mask per batch and key", _with(_random(2, 20, 30, 4, 2, 16), _mask(2, 1, 1, 30)), {}, _F32),
     Case("mask per head and query", _with(_random(2, 20, 30, 4, 2, 16), _mask(1, 4, 20, 1)), {}, _F32),
     Case("mask over two blocks", _with(_TWO_BLOCKS, _mask(1, 1, 150, 150, hide_row=140)), {"is_causal": True}, _F32),
     Case("causal rows that see nothing", _with(_TWO_BLOCKS, _hide_first_keys), {"is_causal": True}, _BF16),
-    Case("lengths of queries and keys", _with(_random(3, 20, 30, 2, 2, 16), _lengths([20, 7, 0], [0, 30, 11]))),
+    Case(
+        "lengths of queries and keys", _with(_random(3, 20, 30, 2, 2, 16), _lengths([20, 7, 0], [0, 30, 11])), {}, _F32
+    ),
     Case("causal and padded", _with(_TWO_BLOCKS, _lengths(None, [0])), {"is_causal": True}, _F32),
     Case("NaN where nothing is seen", _with(_SMALL, _mask(1, 1, 24, 24, hide_row=3)), {"mask_value": -np.inf}, _F32),
     # values
