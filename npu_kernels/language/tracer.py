@@ -222,7 +222,7 @@ class Tracer(Machine):
         known = f"{'-inf' if low is None else low} to {'inf' if high is None else high}"
         span = f"from {low}" if low == high else f"that starts anywhere from {known}"
         part = f"index {low}" if size == 1 and low == high else f"a slice of {size} {span}"
-        way = "bound the start with nl.clip or nl.minimum"
+        way = "slice by the step of the loop itself (r:r + step), or bound the start with nl.clip or nl.minimum"
         if start.step is not None and low is not None and low >= 0:
             way = f"a loop that walks this axis ends at {dim} or before, and slices it by its own step ({start.step})"
         fail("NPK-LA06", f"axis {axis} of {tensor.name} has {dim} elements, and {part} may reach outside: {way}")
