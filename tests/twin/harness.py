@@ -47,7 +47,7 @@ class Source:
 
 
 @dataclass
-class TwinFault(Exception):  # noqa: N818 - the twin calls it a fault
+class TwinFault(Exception):
     """A launch that did not end well."""
 
     code: str

@@ -21,7 +21,9 @@ def float_values() -> np.ndarray:
     short = [32767, 32767.5, 32768, -32768, -32768.5, -32769]
     between = (1 + np.arange(64) * 2.0**-12).tolist() + (-1 - np.arange(64) * 2.0**-9).tolist()
     values = np.array(special + ties + half_edge + short + between, np.float32)
-    return np.concatenate([values, rng.normal(0, 300, 200).astype(np.float32), rng.normal(0, 1e-5, 50).astype(np.float32)])
+    return np.concatenate(
+        [values, rng.normal(0, 300, 200).astype(np.float32), rng.normal(0, 1e-5, 50).astype(np.float32)]
+    )
 
 
 def values_of(dtype: np.dtype) -> np.ndarray:
@@ -155,7 +157,12 @@ def cases() -> list[Case]:
     numbers = values_of(I32)
     scaled = (numbers.astype(np.float32) * np.float32(0.25)).astype(np.float16)
     made.append(
-        Case("int32 to half with a factor", "SetDeqScale(half(0.25)); Cast(d, a, RoundMode::CAST_NONE, n);", [numbers], scaled)
+        Case(
+            "int32 to half with a factor",
+            "SetDeqScale(half(0.25)); Cast(d, a, RoundMode::CAST_NONE, n);",
+            [numbers],
+            scaled,
+        )
     )
     return made
 

@@ -108,8 +108,10 @@ RULES = [
         "NPK-RC02",
         "ErrorRead2",
         "byte 28 was never written",
-        _TENSORS + "DataCopyPad(a, g, {1, 28, 0, 0, 0}, {false, 0, 1, 0.0f}); PipeBarrier<PIPE_ALL>(); Adds(b, a, 1.0f, 8);",
-        _TENSORS + "DataCopyPad(a, g, {1, 28, 0, 0, 0}, {true, 0, 1, 0.0f}); PipeBarrier<PIPE_ALL>(); Adds(b, a, 1.0f, 8);",
+        _TENSORS
+        + "DataCopyPad(a, g, {1, 28, 0, 0, 0}, {false, 0, 1, 0.0f}); PipeBarrier<PIPE_ALL>(); Adds(b, a, 1.0f, 8);",
+        _TENSORS
+        + "DataCopyPad(a, g, {1, 28, 0, 0, 0}, {true, 0, 1, 0.0f}); PipeBarrier<PIPE_ALL>(); Adds(b, a, 1.0f, 8);",
     ),
     Rule(
         "use before the data arrived",
@@ -460,11 +462,17 @@ def test_the_corrected_kernel_runs(rule: Rule) -> None:
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
-        ("LocalTensor<bfloat16_t> t; Add(t, t, t, 8);", "NPK-RC08: Add takes half, float, int16_t, int32_t on arch 2201"),
+        (
+            "LocalTensor<bfloat16_t> t; Add(t, t, t, 8);",
+            "NPK-RC08: Add takes half, float, int16_t, int32_t on arch 2201",
+        ),
         ("LocalTensor<int32_t> t; Div(t, t, t, 8);", "NPK-RC08: Div takes half, float on arch 2201"),
         ("LocalTensor<int32_t> t; Exp(t, t, 8);", "NPK-RC08: Exp takes half, float on arch 2201"),
         ("LocalTensor<float> t; And(t, t, t, 8);", "NPK-RC08: And takes int16_t, uint16_t on arch 2201"),
-        ("LocalTensor<half> h; LocalTensor<bfloat16_t> b; Cast(b, h, RoundMode::CAST_RINT, 8);", "no Cast between these types"),
+        (
+            "LocalTensor<half> h; LocalTensor<bfloat16_t> b; Cast(b, h, RoundMode::CAST_RINT, 8);",
+            "no Cast between these types",
+        ),
         ("LocalTensor<int32_t> t; ReduceSum(t, t, t, 8);", "NPK-RC08: reductions take half and float on arch 2201"),
         ("PipeBarrier<PIPE_S>();", "PipeBarrier does not take PIPE_S"),
         ("CrossCoreSetFlag<3, PIPE_V>(1);", "arch 2201 has the modes 0, 1 and 2"),

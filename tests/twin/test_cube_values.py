@@ -131,7 +131,14 @@ _kernels: dict[tuple[str, str, bool], Kernel] = {}
 
 
 def multiply(
-    a: np.ndarray, b: np.ndarray, *, transposed: bool, result: str = "float", checked: bool = True, relu: bool = False, twice: bool = False
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    transposed: bool,
+    result: str = "float",
+    checked: bool = True,
+    relu: bool = False,
+    twice: bool = False,
 ) -> np.ndarray:
     key = (CPP[a.dtype], result, checked)
     if key not in _kernels:
@@ -178,7 +185,9 @@ def test_fixpipe_rounds_once_and_clips(result: str) -> None:
 def test_accumulation_adds_to_what_is_there() -> None:
     a = rng.integers(-8, 8, (20, 40)).astype(np.float16)
     b = rng.integers(-8, 8, (40, 33)).astype(np.float16)
-    np.testing.assert_array_equal(multiply(a, b, transposed=False, twice=True), 2 * (a.astype(np.float32) @ b.astype(np.float32)))
+    np.testing.assert_array_equal(
+        multiply(a, b, transposed=False, twice=True), 2 * (a.astype(np.float32) @ b.astype(np.float32))
+    )
 
 
 def test_special_values_reach_only_their_rows() -> None:
@@ -203,7 +212,12 @@ def test_a_float_product_is_not_fused() -> None:
 def test_a_vector_core_has_no_cube_unit() -> None:
     text = _TEXT.format(type="half", result="float", quant="NoQuant")
     kernel = Kernel(Source("wrong_core", text, "kernel", 5, "AIV_ONLY"), checked=True)
-    arrays = [np.zeros((16, 16), np.float16), np.zeros((16, 16), np.float16), np.zeros(64, np.float32), np.zeros((16, 16), np.float32)]
+    arrays = [
+        np.zeros((16, 16), np.float16),
+        np.zeros((16, 16), np.float16),
+        np.zeros(64, np.float32),
+        np.zeros((16, 16), np.float32),
+    ]
     with pytest.raises(TwinFault) as caught:
         kernel.launch(*arrays, np.array([16, 16, 16, 0, 0, 0], np.uint32))
     assert caught.value.code == "NPK-RC08"

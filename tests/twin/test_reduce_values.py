@@ -23,7 +23,11 @@ def tree(values: np.ndarray) -> np.ndarray:
     block = 32 // values.dtype.itemsize
     with np.errstate(over="ignore", invalid="ignore"):
         while (count := values.shape[-1]) > 1:
-            pairs = (slice(0, None, 2), slice(1, None, 2)) if count <= block else (slice(count // 2), slice(count // 2, None))
+            pairs = (
+                (slice(0, None, 2), slice(1, None, 2))
+                if count <= block
+                else (slice(count // 2), slice(count // 2, None))
+            )
             left, right = (values[..., half].astype(np.float32) for half in pairs)
             values = (left + right).astype(values.dtype)
     return values[..., 0]
@@ -40,13 +44,28 @@ blocks = np.concatenate([x, np.full(24, -0.0, np.float32)]).reshape(16, 64)
 partial = np.concatenate([tree(blocks), np.full(48, -0.0, np.float32)])
 case("ReduceSum", "ReduceSum(d, a, t, n);", [x], tree(partial[None]))
 case("ReduceSum of one", "ReduceSum(d, a, t, 1);", [x], x[:1])
-case("ReduceSum of infinities", "ReduceSum(d, a, t, n);", [np.array([np.inf, -np.inf] * 8, np.float32)], np.array([np.nan], np.float32))
+case(
+    "ReduceSum of infinities",
+    "ReduceSum(d, a, t, n);",
+    [np.array([np.inf, -np.inf] * 8, np.float32)],
+    np.array([np.nan], np.float32),
+)
 case("ReduceMax", "ReduceMax(d, a, t, n);", [x], x.max(keepdims=True))
 case("ReduceMin", "ReduceMin(d, a, t, n);", [x], x.min(keepdims=True))
 twice = x.copy()
 twice[[700, 30]] = 50
-case("ReduceMax with the first position", "ReduceMax(d, a, t, n, true);", [twice], with_index(twice[30:31], np.array([30])))
-case("ReduceMin half with position", "ReduceMin(d, a, t, n, true);", [h], with_index(h.min(keepdims=True), h.argmin(keepdims=True)))
+case(
+    "ReduceMax with the first position",
+    "ReduceMax(d, a, t, n, true);",
+    [twice],
+    with_index(twice[30:31], np.array([30])),
+)
+case(
+    "ReduceMin half with position",
+    "ReduceMin(d, a, t, n, true);",
+    [h],
+    with_index(h.min(keepdims=True), h.argmin(keepdims=True)),
+)
 holed = x.copy()
 holed[500] = np.nan
 case("ReduceMax finds NaN", "ReduceMax(d, a, t, n);", [holed], np.array([np.nan], np.float32))
@@ -58,7 +77,9 @@ case(
     "WholeReduceSum of mask bits, results two apart",
     "uint64_t mask[2] = {0x5555555555555555ull, 0}; WholeReduceSum(d, a, mask, 8, 2, 1, 8);",
     [x[:512]],
-    np.where(np.arange(16) % 2 == 0, np.repeat(tree(np.where(np.arange(64) % 2 == 0, rows, np.float32(-0.0))), 2), old[:16]),
+    np.where(
+        np.arange(16) % 2 == 0, np.repeat(tree(np.where(np.arange(64) % 2 == 0, rows, np.float32(-0.0))), 2), old[:16]
+    ),
     initial=old[:16],
 )
 hrows = h[:512].reshape(4, 128)
@@ -93,7 +114,12 @@ case(
     initial=old[:8],
 )
 overflow = np.array([60000, 60000, -30000, 100] + [0] * 12, np.float16)
-case("BlockReduceSum half overflows to infinity", "BlockReduceSum(d, a, 16, 1, 1, 1, 8);", [overflow], np.array([np.inf] + [0] * 7, np.float16))
+case(
+    "BlockReduceSum half overflows to infinity",
+    "BlockReduceSum(d, a, 16, 1, 1, 1, 8);",
+    [overflow],
+    np.array([np.inf] + [0] * 7, np.float16),
+)
 sums = np.concatenate([tree(np.where(np.arange(64) < 20, rows, np.float32(-0.0))), np.full(56, -0.0, np.float32)])
 case("ReduceSum over masked repeats", "ReduceSum(d, a, t, 20, 8, 8);", [x[:512]], tree(sums[None]))
 case(
@@ -101,7 +127,8 @@ case(
     "uint64_t mask[2] = {0xf0, 0}; ReduceMax(d, a, t, mask, 8, 8, true);",
     [x[:512]],
     with_index(
-        rows[:, 4:8].max(keepdims=True).reshape(1), np.array([np.where(np.isin(np.arange(512) % 64, [4, 5, 6, 7]), x[:512], -9).argmax()])
+        rows[:, 4:8].max(keepdims=True).reshape(1),
+        np.array([np.where(np.isin(np.arange(512) % 64, [4, 5, 6, 7]), x[:512], -9).argmax()]),
     ),
 )
 pairs = x[:512].reshape(-1, 2)

@@ -98,7 +98,12 @@ case(
     quiet(lambda: hx.astype(np.float32) * np.float32(0.5) + x),
     initial=x,
 )
-case("whole tensor operators", "d.SetSize(n); d = a + b; PipeBarrier<PIPE_V>(); d = d * b;", [x, y], quiet(lambda: (x + y) * y))
+case(
+    "whole tensor operators",
+    "d.SetSize(n); d = a + b; PipeBarrier<PIPE_V>(); d = d * b;",
+    [x, y],
+    quiet(lambda: (x + y) * y),
+)
 
 case("Adds float", "Adds(d, a, 1.5f, n);", [x], quiet(lambda: x + np.float32(1.5)))
 case("Adds half", "Adds(d, a, half(1.5), n);", [hx], in_float(lambda v: v + np.float32(1.5), hx))
@@ -141,7 +146,9 @@ def masked(selected: np.ndarray) -> np.ndarray:
 
 
 column = np.arange(512) % 64
-case("Add, first 50 of each repeat", "Add(d, a, b, 50, 8, {1, 1, 1, 8, 8, 8});", [m, k], masked(column < 50), initial=old)
+case(
+    "Add, first 50 of each repeat", "Add(d, a, b, 50, 8, {1, 1, 1, 8, 8, 8});", [m, k], masked(column < 50), initial=old
+)
 case(
     "Add, mask bits",
     "uint64_t mask[2] = {0x8000000000ff00f5ull, 0}; Add(d, a, b, mask, 8, {1, 1, 1, 8, 8, 8});",
@@ -251,5 +258,3 @@ PROGRAM = Program("vector_values", CASES)
 @pytest.mark.parametrize("name", PROGRAM.cases)
 def test_instruction_gives_its_documented_value(name: str, mode: str) -> None:
     PROGRAM.check(name, checked=mode == "checked")
-
-
