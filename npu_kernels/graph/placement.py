@@ -74,7 +74,7 @@ def make_plan(flat: Graph, replacements: Sequence[Replacement]) -> Plan:
     for replacement in replacements:
         _check(replacement, flat)
         nodes = cut(replacement.inputs, replacement.outputs)
-        level = _level(nodes)
+        level = _level_of_inputs(replacement, _level(nodes))
         levels.append(level)
         _inline_for(replacement, nodes, level, plan)
     for replacement, level in zip(replacements, levels, strict=True):
@@ -130,6 +130,18 @@ def _level(nodes: Sequence[Node]) -> Graph:
             shared += 1
         depth = min(depth, shared)
     return first.source.graph if depth == len(first.path) else first.path[depth].graph
+
+
+def _level_of_inputs(replacement: Replacement, level: Graph) -> Graph:
+    """The innermost graph at or around ``level`` where inputs the match itself does not read can be read too."""
+    while level.parent is not None and level.parent.op == "call":
+        call, depth = level.parent, _depth(level)
+        paths = ((value.producer.path if value.producer is not None else ()) for value in replacement.inputs)
+        inside = (len(path) >= depth and path[depth - 1] is call for path in paths)
+        if all(near or _visible(value, level) for near, value in zip(inside, replacement.inputs, strict=True)):
+            break
+        level = call.graph
+    return level
 
 
 def _inline_for(replacement: Replacement, nodes: Sequence[Node], level: Graph, plan: Plan) -> None:
