@@ -1,10 +1,11 @@
 #include "fiber.h"
 
-#if NPK_FIBER_UCONTEXT
-#include <cstdint>
-#endif
-
 namespace npk::twin {
+
+void fiber_entry(Fiber* fiber)
+{
+    Fiber::enter(fiber);
+}
 
 #if NPK_FIBER_UCONTEXT
 
@@ -13,16 +14,10 @@ namespace {
 void enter_split(unsigned low, unsigned high)
 {
     const uint64_t bits = static_cast<uint64_t>(high) << 32 | low;
-    void fiber_entry(Fiber*);
     fiber_entry(reinterpret_cast<Fiber*>(static_cast<uintptr_t>(bits)));
 }
 
 } // namespace
-
-void fiber_entry(Fiber* fiber)
-{
-    Fiber::enter(fiber);
-}
 
 void Fiber::start(uint8_t* stack, std::size_t bytes, Body body, void* argument)
 {
@@ -153,11 +148,6 @@ npk_twin_trampoline:
 .size npk_twin_trampoline, .-npk_twin_trampoline
 )");
 #endif
-
-void fiber_entry(Fiber* fiber)
-{
-    Fiber::enter(fiber);
-}
 
 extern "C" void npk_twin_fiber_entry(void* fiber)
 {

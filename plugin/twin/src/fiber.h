@@ -8,11 +8,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#if !defined(__x86_64__) && !defined(__aarch64__)
-#include <ucontext.h>
-#define NPK_FIBER_UCONTEXT 1
-#else
+#ifndef NPK_FIBER_UCONTEXT
+#if defined(__x86_64__) || defined(__aarch64__)
 #define NPK_FIBER_UCONTEXT 0
+#else
+#define NPK_FIBER_UCONTEXT 1
+#endif
+#endif
+
+#if NPK_FIBER_UCONTEXT
+#include <ucontext.h>
 #endif
 
 namespace npk::twin {

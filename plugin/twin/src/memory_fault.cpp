@@ -12,7 +12,7 @@
 
 namespace npk::twin {
 
-#if (defined(__x86_64__) || defined(__aarch64__)) && defined(__linux__)
+#if !NPK_FIBER_UCONTEXT && defined(__linux__)
 
 namespace {
 

@@ -49,23 +49,46 @@ inline constexpr const char* kQueue = "NPK-RC06";
 inline constexpr const char* kEvent = "NPK-RC07";
 inline constexpr const char* kOperand = "NPK-RC08";
 
-[[noreturn]] __attribute__((cold, noinline, format(printf, 5, 6))) inline void
-raise(const char* code, const char* rule, const char* api, Site site, const char* format, ...)
-{
+struct FaultText {
+    NpkFaultReport report;
     char message[512];
+};
+
+__attribute__((cold, noinline, format(printf, 6, 7))) inline void
+compose(FaultText& fault, const char* code, const char* rule, const char* api, Site site, const char* format, ...)
+{
     va_list values;
     va_start(values, format);
-    vsnprintf(message, sizeof(message), format, values);
+    vsnprintf(fault.message, sizeof(fault.message), format, values);
     va_end(values);
-    NpkFaultReport report = {};
-    report.code = code;
-    report.rule = rule;
-    report.message = message;
-    report.api = api;
-    report.file = site.file;
-    report.line = site.line;
-    host_table->raise(&report);
+    fault.report = NpkFaultReport{};
+    fault.report.code = code;
+    fault.report.rule = rule;
+    fault.report.message = fault.message;
+    fault.report.api = api;
+    fault.report.file = site.file;
+    fault.report.line = site.line;
+}
+
+[[noreturn]] __attribute__((cold, noinline)) inline void raise(const FaultText& fault)
+{
+    host_table->raise(&fault.report);
     __builtin_unreachable();
+}
+
+// The call that does not return takes its arguments in registers: Clang 14 describes the stack wrongly to the
+// unwinder where several such calls of a function pass some on the stack.
+template <class... Values>
+[[noreturn]] __attribute__((always_inline)) inline void raise(const char* code, const char* rule, const char* api,
+                                                              Site site, const char* format, Values... values)
+{
+    FaultText fault;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-security"
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    compose(fault, code, rule, api, site, format, values...);
+#pragma GCC diagnostic pop
+    raise(fault);
 }
 
 constexpr NpkMemory memory_of(AscendC::TPosition position)

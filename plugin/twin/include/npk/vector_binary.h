@@ -58,7 +58,7 @@ template <class T>
 inline T maximum(T a, T b)
 {
     if constexpr (std::is_floating_point_v<T>) {
-        return (a > b) | (a != a) ? a : b;
+        return ((a > b) | (a != a)) ? a : b;
     } else {
         return a > b ? a : b;
     }
@@ -68,7 +68,7 @@ template <class T>
 inline T minimum(T a, T b)
 {
     if constexpr (std::is_floating_point_v<T>) {
-        return (a < b) | (a != a) ? a : b;
+        return ((a < b) | (a != a)) ? a : b;
     } else {
         return a < b ? a : b;
     }
