@@ -23,7 +23,7 @@ def block_sizes(
 
     A query block ``[bq, dim]`` goes to L0A, a key or value block to L0B, scores ``[bq, bk]`` and products ``[bq, dim]``
     to L0C. Each of the two vector cores holds half of the queries: at once five float32 tiles as large as the scores
-    (two more for a causal mask, one for any other) and four as large as the result. Of two blocks of one area the
+    (one more for a causal mask, one for any other) and four as large as the result. Of two blocks of one area the
     one with more queries is taken, because each block of queries reads all keys and values.
 
     Args:
@@ -31,7 +31,7 @@ def block_sizes(
         masked: whether it reads a mask or lengths.
     """
     width = _padded(dim)
-    tiles = 5 + 2 * causal + masked
+    tiles = 5 + causal + masked
 
     def fits(block_queries: int, block_keys: int) -> bool:
         vector = 4 * (block_queries // 2) * (tiles * max(block_keys, 8) + 4 * width)

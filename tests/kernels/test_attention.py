@@ -130,3 +130,23 @@ def test_blocks_fit_the_cube_unit(dim: int, length: int, itemsize: int) -> None:
     assert max(block_queries, block_keys) * width * itemsize <= L0_BYTES
     assert 4 * block_queries * max(block_keys, width) <= L0C_BYTES
     assert block_queries % 16 == 0 and block_keys % 16 == 0
+
+
+@pytest.mark.parametrize("dim", [16, 64, 100, 256, 512])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "options", [(), ("causal",), ("causal", "mask", "lengths")], ids=lambda o: "_".join(o) or "plain"
+)
+def test_blocks_fit_on_chip(dim: int, dtype: str, options: tuple[str, ...]) -> None:
+    """Lowering refuses a kernel whose tiles exceed a memory, so it is enough that it does not."""
+    length = 333  # ragged in every block, which takes the most memory
+    array = jnp.zeros((1, length, 1, dim), dtype)
+    lengths = jnp.zeros((1,), jnp.int32)
+    named: dict[str, Any] = {"query": array, "key": array, "value": array, "is_causal": "causal" in options}
+    if "mask" in options:
+        named["mask"] = jnp.ones((1, 1, length, length), bool)
+    if "lengths" in options:
+        named |= {"query_seq_lengths": lengths, "key_value_seq_lengths": lengths}
+    launch = _OP.prepare(**named)
+    use = launch.kernel.lower(*launch.arrays, **launch.statics).program.memory_use()
+    assert use["UB"] <= 192 * 1024 - 256 and use["L0A"] <= 64 * 1024 and use["L0C"] <= 128 * 1024
