@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npu_kernels.graph.core import Node, Value
-from npu_kernels.substitution.axes import Ref, whole
+from npu_kernels.substitution.axes import Ref
 from npu_kernels.substitution.engine import mismatch
 from npu_kernels.substitution.heads import Dot, Head, Op, Product, Reduce, Select, Sum, describe
 from npu_kernels.substitution.masks import additive, two_valued
@@ -28,7 +28,7 @@ def is_softmax(view: View, node: Node) -> bool:
     """Whether a node is the exponential of a value less its maximum."""
     if node.op != "exponential":
         return False
-    core = view.head(Ref(node.operands[0], whole(node.results[0]).index)).core
+    core = view.head(Ref(node.operands[0], view.whole(node.results[0]).index)).core
     if not isinstance(core, Sum) or core.constant != 0 or len(core.terms) != 2:
         return False
     (first, _), (second, maximum) = core.terms
@@ -38,7 +38,7 @@ def is_softmax(view: View, node: Node) -> bool:
 
 def explain(view: View, node: Node) -> Reason | None:
     """Why the softmax at ``node`` was not replaced; ``None`` when it does not lie between two products."""
-    core = view.head(Ref(node.operands[0], whole(node.results[0]).index)).core
+    core = view.head(Ref(node.operands[0], view.whole(node.results[0]).index)).core
     assert isinstance(core, Sum)
     scores = core.terms[0][1]
     if _product_before(scores.value) is None:
@@ -165,7 +165,7 @@ def _weights(view: View, node: Node, step: Node) -> tuple[int, bool] | None:
         The number of further factors, and whether some weights are replaced by a constant; ``None`` when it is not.
         An exponential that is not divided by its sum counts only where nothing else multiplies it.
     """
-    head = view.head(whole(step.results[0]))
+    head = view.head(view.whole(step.results[0]))
     selected = isinstance(head.core, Select)
     if isinstance(head.core, Select):
         head = view.head(head.core.body)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from npu_kernels.graph.core import Node
-from npu_kernels.substitution.axes import Ref, whole
+from npu_kernels.substitution.axes import Ref
 from npu_kernels.substitution.call import Call, Operand, result_value
 from npu_kernels.substitution.heads import Head, Product, Reduce, Sum, describe
 from npu_kernels.substitution.match import Match
@@ -105,7 +105,7 @@ def _root_argument(view: View, node: Node) -> Ref | None:
         return None
     if node.op not in ("sqrt", "rsqrt", "power"):
         return None
-    argument = view.peeler.operand(node, 0, whole(node.results[0]))
+    argument = view.peeler.operand(node, 0, view.whole(node.results[0]))
     core = view.head(argument).core
     inner = core.terms[0][1] if isinstance(core, Sum) and len(core.terms) == 1 else argument
     return argument if _squared(view, inner) is not None else None

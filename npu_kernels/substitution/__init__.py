@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from npu_kernels.substitution.explain import explain, require
+from npu_kernels.substitution.match import Match
 from npu_kernels.substitution.module import substitute_module
 from npu_kernels.substitution.pattern import Argument, Declined, Example, Pattern, Reason, array, mask
 from npu_kernels.substitution.policy import DEFAULT, EXACT, FAST, Permission, Policy
@@ -17,6 +18,7 @@ __all__ = [
     "Argument",
     "Declined",
     "Example",
+    "Match",
     "NearMiss",
     "Pattern",
     "Permission",

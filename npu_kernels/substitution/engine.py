@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from npu_kernels.graph.core import Graph, Node, Value
 from npu_kernels.graph.replacement import Replacement
-from npu_kernels.substitution.axes import whole
 from npu_kernels.substitution.bindings import Mismatch
 from npu_kernels.substitution.fold import Folder
 from npu_kernels.substitution.guards import check
@@ -98,7 +97,7 @@ def _search_pattern(graph: Graph, pattern: Pattern, policy: Policy, view: View, 
 
 def _match(node: Node, pattern: Pattern, view: View) -> Match | None:
     """The first example that matches at a node and matches again when traced for it."""
-    root = whole(node.results[0])
+    root = view.whole(node.results[0])
     for example in pattern.examples:
         if not _possible(example, node):
             continue
@@ -121,14 +120,12 @@ def mismatch(example: Example, view: View, value: Value) -> Mismatch | None:
     """Where matching an example at a value stops; for explanations."""
     traced = example.prototype
     matcher = Matcher(traced.view, traced.variables, traced.parameters, view)
-    matcher.match(traced.root, whole(value))
+    matcher.match(traced.root, view.whole(value))
     return matcher.mismatch
 
 
 def _possible(example: Example, node: Node) -> bool:
-    traced = example.prototype
-    core = traced.view.head(traced.root).core
-    wanted = _ROOTS.get(type(core))
+    wanted = _ROOTS.get(type(example.prototype.form))
     return wanted is None or node.op in wanted
 
 

@@ -19,6 +19,7 @@ def check(match: Match, policy: Policy) -> frozenset[Permission]:
         Declined: with the first reason found.
     """
     _region(match)
+    _axes(match)
     _dtypes(match)
     _escape(match)
     for guard in match.pattern.guards:
@@ -42,6 +43,11 @@ def _region(match: Match) -> None:
         )
     if enclosing(graph, "shard_map") is not None:
         raise Declined("inside-shard-map", "it lies inside a shard_map, where kernels cannot be called yet")
+
+
+def _axes(match: Match) -> None:
+    """Looking at the roles declines axes that fit none."""
+    _ = match.roles
 
 
 def _dtypes(match: Match) -> None:

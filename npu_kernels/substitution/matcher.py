@@ -17,6 +17,7 @@ from npu_kernels.substitution.heads import (
     Dot,
     Factor,
     Head,
+    Leaf,
     Number,
     Op,
     Product,
@@ -66,6 +67,9 @@ class Matcher:
         if variable is not None:
             return self._bind(variable[0], variable[1], s, env)
         ph = self.example.head(p)
+        scaled = self._variable(ph.ref) if isinstance(ph.core, Leaf) else None
+        if scaled is not None:
+            return self._scaled(ph, scaled, s, env)
         sh = self.view.head(s, {ref.value for _, ref in env.variables.values()})
         key = ph.ref.value
         if key in env.nodes and not isinstance(ph.core, Number):
@@ -115,6 +119,14 @@ class Matcher:
         env = env.copy()
         env.variables[name] = (p.resolved, leaf)
         return env
+
+    def _scaled(self, ph: Head, variable: tuple[str, Ref], s: Ref, env: Bindings) -> Bindings | None:
+        """A variable with a constant factor."""
+        coefficient, rest = self.view.peeler.scaled(s)
+        env = env.copy()
+        if not self._constant(ph.coefficient, coefficient, env):
+            return self._fail(ph, self.view.head(s), s, env, f"the constant factor {coefficient:.9g}")
+        return self._bind(*variable, rest, env)
 
     def _has_axes(self, p: Ref, s: Ref, env: Bindings) -> bool:
         """Whether a read has exactly those known axes that the example's variable has."""

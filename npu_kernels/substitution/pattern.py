@@ -15,6 +15,7 @@ from npu_kernels.graph.core import Graph, Node, Value
 from npu_kernels.graph.expand import expand
 from npu_kernels.graph.jaxpr_reader import read_jaxpr
 from npu_kernels.substitution.axes import Ref, whole
+from npu_kernels.substitution.heads import Core
 from npu_kernels.substitution.matcher import Matcher
 from npu_kernels.substitution.policy import Permission
 from npu_kernels.substitution.view import View
@@ -129,6 +130,11 @@ class Traced:
     variables: Mapping[Value, str]
     parameters: Mapping[str, float]
     root: Ref
+
+    @cached_property
+    def form(self) -> Core:
+        """The canonical form of the result."""
+        return self.view.head(self.root).core
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from npu_kernels.graph.core import Node, Value
-from npu_kernels.substitution.axes import Axes, Axis, Index, Ref, extent, fresh, resolve
+from npu_kernels.substitution.axes import Axes, Axis, Index, Ref, extent, fresh, resolve, whole
 from npu_kernels.substitution.fold import Folder
 from npu_kernels.substitution.heads import (
     Condition,
@@ -48,6 +48,12 @@ class View:
         self.peeler = Peeler(folder)
         self.folder = self.peeler.folder
         self._bound: dict[Node, tuple[Axes, ...]] = {}
+        self._whole: dict[Value, Ref] = {}
+        self._heads: dict[tuple[Value, Index, frozenset[Value]], Head] = {}
+
+    def whole(self, value: Value) -> Ref:
+        """The value read at axes of its own, the same ones each time."""
+        return self._whole.setdefault(value, whole(value))
 
     # -- products ------------------------------------------------------------------------------------------------
 
@@ -115,6 +121,12 @@ class View:
 
     def head(self, raw: Ref, stops: Collection[Value] = ()) -> Head:
         """The canonical form at the head of a value."""
+        key = (raw.value, raw.resolved, frozenset(stops))
+        if key not in self._heads:
+            self._heads[key] = self._head(raw, stops)
+        return self._heads[key]
+
+    def _head(self, raw: Ref, stops: Collection[Value]) -> Head:
         ref = self.peeler.peel(raw, stops)
         constant = self.folder.scalar(ref.value)
         if constant is not None:

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from npu_kernels import jax_compat
+from npu_kernels.binding import launches
+from npu_kernels.binding.registration import reset_launches
 from npu_kernels.substitution import Pattern, Report, explain, substitute_module
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
@@ -186,7 +188,7 @@ REPLACED = [n for n in WITH_INSTANCES if DECLINED.get(n, ("", 0))[1] < sum(EXPEC
 @pytest.mark.parametrize("name", REPLACED)
 def test_a_module_with_library_kernels_computes_the_same(name: str) -> None:
     text = (CORPUS / name).read_text()
-    module, _ = substitute_module(text)
+    module, report = substitute_module(text)
     run = jax_compat.compile_module(module)
     before, wide = original(name)
     for scenario in SCENARIOS:
@@ -195,7 +197,10 @@ def test_a_module_with_library_kernels_computes_the_same(name: str) -> None:
         exact: list[Array] | None = None
         if wide is not None:
             exact = wide([a.astype(np.float32) if a.dtype == ml_dtypes.bfloat16 else a for a in arguments])
-        for i, (got, wanted) in enumerate(zip(run(arguments), before(arguments), strict=True)):
+        reset_launches()
+        results = run(arguments)
+        assert sum(launches().values()) == len(report.replaced), "every replaced pattern is one that ran"
+        for i, (got, wanted) in enumerate(zip(results, before(arguments), strict=True)):
             agree(got, wanted, None if exact is None else exact[i], scenario)
 
 
