@@ -49,12 +49,6 @@ def module_to_bytecode(module: mlir.Module) -> bytes:
     return bytes(jax_mlir.module_to_bytecode(module))
 
 
-def serialize_portable(module: mlir.Module) -> bytes:
-    """A module as a portable artifact of this release's StableHLO version."""
-    version = stablehlo.get_current_version()
-    return bytes(stablehlo.serialize_portable_artifact(module, version))
-
-
 def run_module(module: mlir.Module, arguments: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     """Compile a module for XLA:CPU and run its ``main`` once on one device."""
     return compile_module(module)(arguments)

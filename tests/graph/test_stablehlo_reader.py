@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax.extend.mlir.dialects import stablehlo
 
 from npu_kernels import jax_compat
 from npu_kernels.errors import GraphError
@@ -31,7 +32,7 @@ def test_text_bytecode_portable_artifacts_and_files_are_read(tmp_path: Path) -> 
     module = jax_compat.parse_module(TEXT)
     bytecode = jax_compat.module_to_bytecode(module)
     portable = jax.jit(jnp.sin).trace(jax.ShapeDtypeStruct((2,), np.float32)).lower().compiler_ir("stablehlo")
-    artifact = jax_compat.serialize_portable(portable)
+    artifact = bytes(stablehlo.serialize_portable_artifact(portable, stablehlo.get_current_version()))
     (tmp_path / "text.mlir").write_text(TEXT)
     (tmp_path / "code.mlirbc").write_bytes(bytecode)
     (tmp_path / "portable.mlirbc").write_bytes(artifact)
