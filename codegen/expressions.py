@@ -92,8 +92,6 @@ def _form(expr: Apply, above: int) -> str:
         return f"static_cast<{expr.ctype}>({text(expr.args[0])})"
     if expr.op in ("min", "max", "abs") and expr.ctype == "float":
         return _float_form(expr, args)
-    if expr.op.startswith("to_int_"):
-        return f"static_cast<{expr.ctype}>({_ROUND[expr.op[len('to_int_') :]].format(*args)})"
     return _FORMS[expr.op].format(*args)
 
 
@@ -103,13 +101,3 @@ def _float_form(expr: Apply, args: list[str]) -> str:
         return "({0} < 0.0f ? -{0} : {0} + 0.0f)".format(*args)
     sign = "<" if expr.op == "min" else ">"
     return f"({args[0]} != {args[0]} || {args[0]} {sign} {args[1]} ? {args[0]} : {args[1]})"
-
-
-#: Float to integer by rounding mode, with scalar instructions the chip has.
-_ROUND = {
-    "trunc": "{0}",
-    "rint": "ScalarCast<float, int32_t, RoundMode::CAST_RINT>({0})",
-    "floor": "ScalarCast<float, int32_t, RoundMode::CAST_FLOOR>({0})",
-    "ceil": "ScalarCast<float, int32_t, RoundMode::CAST_CEIL>({0})",
-    "round": "ScalarCast<float, int32_t, RoundMode::CAST_ROUND>({0})",
-}

@@ -11,7 +11,7 @@ from . import control
 from .context import SCALAR_CTYPE, TILE_CTYPE, Context
 from .exchange import Ring, acquire, await_, give_back, publish
 from .layout import round_up_int
-from .moves import gm_ctype, slice_of
+from .moves import gm_ctype, offset_of, slice_of
 from .partition import Channel, Parts
 from .products import Operand, multiply
 from .scalars import scalar_op
@@ -94,11 +94,7 @@ class CubeLowering:
     def _load_scalar(self, ctx: Context, op: Load) -> None:
         """Inputs do not change while a kernel runs, so that the scalar unit may read them directly."""
         tensor = ctx.tensors[op.tensor]
-        offset: Expr = integer(0)
-        stride = 1
-        for start, size in zip(reversed(op.starts), reversed(op.tensor.shape), strict=True):
-            offset = add(offset, mul(ctx.scalar(start), integer(stride)))
-            stride *= size
+        offset = offset_of(ctx, op.tensor, op.starts)
         ctype = gm_ctype(TILE_CTYPE[op.result.dtype])
         name = Name(ctx.names.fresh(op.result.name), SCALAR_CTYPE[op.result.dtype])
         ctx.emit(ReadScalar(name=name, source=Ref(tensor, offset, ctype), location=ctx.location))

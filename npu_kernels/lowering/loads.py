@@ -8,7 +8,7 @@ from ..ir.expr import Number, integer, known, mul
 from . import forms
 from .context import SCALAR_CTYPE, TILE_CTYPE, Context, Tile, cast_ref
 from .layout import Layout
-from .moves import BLOCK_BYTES, EXT, PAD, Slice, arrived, fetch, gm_ctype, nonempty, slice_of, stream
+from .moves import BLOCK_BYTES, EXT, PAD, Slice, arrived, fetch, gm_ctype, nonempty, offset_of, slice_of, stream
 
 
 def load(ctx: Context, op: Load) -> None:
@@ -34,7 +34,7 @@ def _load_scalar(ctx: Context, op: Load, tensor: Tensor) -> None:
     ctype = gm_ctype(TILE_CTYPE[dtype])
     layout = Layout.of((1,), ctx.granule)
     buffer = stream(ctx, op.result.name, ctype, layout.size, "VECIN")
-    offset = slice_of(ctx, op.tensor, op.starts, (*op.sizes[:-1], 1), (integer(1),)).offset
+    offset = offset_of(ctx, op.tensor, op.starts)
     fetch(ctx, buffer, tensor, Slice(offset, integer(1), integer(1), 0, 1), layout, ctype)
     arrived(ctx, buffer)
     value = ctx.read(op.result.name, Ref(buffer, integer(0), ctype), SCALAR_CTYPE[dtype])

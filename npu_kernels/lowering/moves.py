@@ -34,14 +34,20 @@ def gm_ctype(ctype: str) -> str:
     return "uint8_t" if ctype == "bits" else ctype
 
 
+def offset_of(ctx: Context, tensor: Value, starts: tuple[Value, ...]) -> Expr:
+    """Where a slice begins, in elements."""
+    offset: Expr = integer(0)
+    for axis, start in enumerate(starts):
+        offset = add(offset, mul(ctx.scalar(start), integer(math.prod(tensor.shape[axis + 1 :]))))
+    return offset
+
+
 def slice_of(
     ctx: Context, tensor: Value, starts: tuple[Value, ...], sizes: tuple[int | None, ...], extents: tuple[Expr, ...]
 ) -> Slice:
     """The rows and columns of a slice with one or two kept axes."""
     strides = [math.prod(tensor.shape[i + 1 :]) for i in range(len(tensor.shape))]
-    offset: Expr = integer(0)
-    for start, stride in zip(starts, strides, strict=True):
-        offset = add(offset, mul(ctx.scalar(start), integer(stride)))
+    offset = offset_of(ctx, tensor, starts)
     kept = [(s, n) for s, n in zip(strides, sizes, strict=True) if n is not None]
     if len(kept) == 1:
         return Slice(offset, integer(1), extents[0], 0, kept[0][0])

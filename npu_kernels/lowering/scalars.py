@@ -6,9 +6,11 @@ import numpy as np
 
 from ..ir import Binary, Cast, Compare, Constant, Op, Select, Unary, bfloat16, bool_, float16, float32, index, int32
 from ..ir import expr as E
+from ..ir.device import Ref
 from ..ir.expr import Apply, Expr, Number
 from .context import SCALAR_CTYPE, Context
 from .elementwise import unary_into
+from .forms import ROUND_MODES
 from .layout import REPEAT
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&&", "or": "||", "xor": "!="}
@@ -77,6 +79,15 @@ def _binary(ctx: Context, op: Binary) -> Expr:
     return Apply(_OPERATORS[op.kind], (a, b), SCALAR_CTYPE[op.result.dtype])
 
 
+def _spread(ctx: Context, src: Expr, op: Op) -> Ref:
+    """A scalar in a vector, for what the scalar unit has no instruction for."""
+    if ctx.core != "AIV":
+        raise ctx.refuse("a loop bound, branch or position around a dot needs a function of the vector unit", op)
+    here = ctx.temp("operand", "float", REPEAT)
+    ctx.instr("Duplicate", here, (), src, E.integer(REPEAT))
+    return here
+
+
 def _unary(ctx: Context, op: Unary) -> Expr:
     src = ctx.scalar(op.operand)
     match op.kind:
@@ -89,10 +100,8 @@ def _unary(ctx: Context, op: Unary) -> Expr:
         case "reciprocal":
             return Apply("/", (Number(1.0, "float"), src), "float")
         case _ if op.kind in _ON_VECTOR:
-            # The scalar unit has no such functions.
-            here, there = ctx.temp("operand", "float", REPEAT), ctx.temp(op.kind, "float", REPEAT)
-            ctx.instr("Duplicate", here, (), src, E.integer(REPEAT))
-            unary_into(ctx, op, op.kind, there, here, REPEAT)
+            there = ctx.temp(op.kind, "float", REPEAT)
+            unary_into(ctx, op, op.kind, there, _spread(ctx, src, op), REPEAT)
             return ctx.read(op.result.name, there, "float")
         case _:
             raise ctx.refuse(f"{op.kind} of a scalar has no lowering", op)
@@ -106,7 +115,10 @@ def _cast(ctx: Context, op: Cast) -> Expr:
     if target == bool_:
         return Apply("!=", (src, Number(0, src.ctype)), "bool")
     if target in (index, int32) and source.is_float:
-        return Apply(f"to_int_{op.rounding}", (src,), ctype)
+        there = ctx.temp(op.result.name, "int32_t", REPEAT)
+        ctx.instr("Cast", there, (_spread(ctx, src, op),), ROUND_MODES[op.rounding], E.integer(REPEAT))
+        whole = ctx.read(op.result.name, there, "int32_t")
+        return whole if target == int32 else Apply("cast", (whole,), ctype)
     if isinstance(src, Number) and target in (index, int32):
         return Number(int(src.value), ctype)
     if source.is_float and target == float32:

@@ -8,7 +8,7 @@ from ..ir.expr import Apply, Expr, Number, integer, known
 from . import forms
 from .context import TILE_CTYPE, Context, Tile, cast_ref
 from .layout import Layout
-from .moves import BLOCK_BYTES, Slice, arrived, copy_tile, gm_ctype, put, slice_of, stream
+from .moves import BLOCK_BYTES, Slice, arrived, copy_tile, gm_ctype, offset_of, put, slice_of, stream
 
 
 def store(ctx: Context, op: Store, guard: Expr) -> None:
@@ -70,7 +70,7 @@ def _blocks(ctx: Context, tile: Tile, ctype: str, name: str) -> Buffer:
 def _store_scalar(ctx: Context, op: Store, tensor: Tensor, guard: Expr) -> None:
     dtype = op.value.dtype
     ctype = gm_ctype(TILE_CTYPE[dtype])
-    offset = slice_of(ctx, op.tensor, op.starts, (*op.sizes[:-1], 1), (integer(1),)).offset
+    offset = offset_of(ctx, op.tensor, op.starts)
     buffer = stream(ctx, f"{op.tensor.name}_element", ctype, 64, "VECOUT")
     dst = Ref(buffer, integer(0), ctype)
     value = ctx.scalar(op.value)

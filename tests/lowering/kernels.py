@@ -232,3 +232,27 @@ def strided(x: Float[nl.Tensor, "r c d"]) -> tuple[Float[nl.Tensor, "r c d"], Fl
             nl.store(raised[:, c, d], nl.load(x[:, c, d]) + 1.0)
         nl.store(swapped[c, :, :], nl.load(x[:, c, :]))
     return raised, swapped
+
+
+@npu_kernel
+def scalars(
+    x: Float[nl.Tensor, "n"], factor: Float[nl.Tensor, ""], half: Float[nl.Tensor, "1"], flags: Bool[nl.Tensor, "n"]
+) -> tuple[Float[nl.Tensor, "12 n"], Int32[nl.Tensor, "5 n"], Bool[nl.Tensor, "n"], Float[nl.Tensor, ""]]:
+    """Scalars of every dtype in and out, and the functions the scalar unit does not have."""
+    n = x.shape[0]
+    floats, whole = nl.output((12, n), nl.float32), nl.output((5, n), nl.int32)
+    inverted, doubled = nl.output((n,), nl.bool_), nl.output((), nl.float32)
+    g, h = nl.load(factor), nl.load(half[0]).astype(nl.float32)
+    nl.store(doubled, g * 2.0)
+    for i in nl.parallel(n):
+        v = nl.load(x[i])
+        made = [
+            nl.exp(v), nl.log(v), nl.sqrt(v), nl.rsqrt(v), nl.tanh(v), nl.reciprocal(v), nl.abs(v), -v, v + g,
+            nl.maximum(v, g), v * h, nl.where(v > g, v, g),
+        ]  # fmt: skip
+        for j in nl.static_range(12):
+            nl.store(floats[j, i], made[j])
+        for j in nl.static_range(5):
+            nl.store(whole[j, i], v.astype(nl.int32, rounding=ROUNDINGS[j]))
+        nl.store(inverted[i], ~nl.load(flags[i]))
+    return floats, whole, inverted, doubled

@@ -11,6 +11,7 @@ from npu_kernels.codegen import generate
 from npu_kernels.errors import LoweringError
 from npu_kernels.ir import expr as E
 from npu_kernels.ir.device import Barrier, Instr, Loop, Program, QueueOp, walk_statements
+from npu_kernels.ir.device_printer import print_program
 from npu_kernels.lowering import lower
 from npu_kernels.lowering.arch import arch_of
 
@@ -171,3 +172,11 @@ def test_expressions_fold_and_know_their_bounds() -> None:
     assert E.mod(E.Name("j", "int64_t"), E.integer(4)).op == "floormod"  # type: ignore[union-attr]
     assert E.compare("<", i, E.integer(10)) == E.Number(True, "bool")
     assert E.compare("!=", i, E.integer(10)) == E.Number(True, "bool")
+
+
+def test_a_device_program_prints_what_each_core_does() -> None:
+    lines = print_program(lower(nl.trace(copy, {"x": f32(64, 64)}, {}))).splitlines()
+    assert lines[0] == "program copy AIV_ONLY units 8 blocks 8 {"
+    assert "    queue VECIN x2 xQueue: 2048 B in UB for x" in lines
+    assert "      V Exp out_tile[0], x[0], 512" in lines
+    assert [line.strip() for line in lines if "enqueue" in line] == ["enqueue x", "enqueue out_tile"]

@@ -230,3 +230,24 @@ def test_strided_slices_are_gathered_and_spread(dtype: str, rng: Any) -> None:
     raised, swapped = K.strided(jnp.asarray(x), check=True)
     check("raised", raised, x.astype(np.float64) + 1.0, dtype)
     np.testing.assert_array_equal(np.asarray(swapped), x.transpose(1, 0, 2))
+
+
+def test_scalars_follow_numpy() -> None:
+    x = np.asarray([0.5, 1.5, -2.5, 2.5, 3.0, np.nan, np.inf, -0.0], np.float32)
+    g, flags = 0.75, np.arange(8) % 2 == 0
+    operands = (jnp.asarray(x), jnp.float32(g), jnp.asarray([1.5], jnp.float16), jnp.asarray(flags))
+    floats, whole, inverted, doubled = (np.asarray(t) for t in K.scalars(*operands, check=True))
+    v = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        references = [
+            np.exp(v), np.log(v), np.sqrt(v), 1 / np.sqrt(v), np.tanh(v), 1 / v, np.abs(v), -v, v + g,
+            np.maximum(v, g), v * 1.5, np.where(v > g, v, g),
+        ]  # fmt: skip
+    for i, reference in enumerate(references):
+        check(f"function {i}", floats[i], reference, "float32")
+    finite = v[:5]
+    away = np.trunc(finite + np.copysign(0.5, finite))
+    rounded = [np.rint(finite), np.floor(finite), np.ceil(finite), np.trunc(finite), away]
+    np.testing.assert_array_equal(whole[:, :5], np.asarray(rounded, np.int32))
+    np.testing.assert_array_equal(inverted, ~flags)
+    assert doubled == 1.5
