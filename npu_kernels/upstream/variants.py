@@ -102,8 +102,17 @@ def make_variant(
     """Specialises the kernel of ``operation``.
 
     Raises:
-        CommandError: NPK-EX10, when the kernel uses the cube unit.
+        CommandError: NPK-EX10, when the kernel uses the cube unit, or the shapes are not one for each array of the
+            operator, none of them empty.
+        OperandError: when the shapes do not fit together.
     """
+    names = [name for name in text.parameters if name != text.result]
+    if len(shapes) != len(names) or not all(math.prod(shape) for shape in shapes):
+        raise CommandError(
+            "NPK-EX10",
+            f"{operation.name} cannot be exported for {len(shapes)} shapes, {', '.join(map(str, shapes))}: "
+            f"give one for each of {', '.join(names)}, none of them empty.",
+        )
     launches: list[Launch] = []
 
     def prepare(*arrays: jax.Array) -> None:

@@ -128,3 +128,9 @@ def test_an_unknown_kernel_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_dtype_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="NPK-EX10: rms_norm cannot be exported for int32"):
         export("rms_norm", [], tmp_path, dtypes=("int32",))
+
+
+@pytest.mark.parametrize("shapes", [[(6, 48)], [(0, 48), (48,)], [(6, 48), (48,), (48,)]])
+def test_shapes_that_are_not_the_operators_are_refused(shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"NPK-EX10: rms_norm cannot be exported .* one for each of x, weight, none"):
+        export("rms_norm", [shapes], tmp_path)
