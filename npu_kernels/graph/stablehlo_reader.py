@@ -46,7 +46,9 @@ def read_stablehlo(source: str | bytes | Path | mlir.Module) -> Graph:
         if operation.name == "func.func":
             functions[mlir.StringAttr(operation.attributes["sym_name"]).value] = operation
     if "main" not in functions:
-        raise GraphError("NPK-GR01", f"the module has no function main, only {sorted(functions) or 'no function'}")
+        raise GraphError(
+            "NPK-GR01", f"the module has no function main; it has {', '.join(sorted(functions)) or 'none'}"
+        )
     graph = _Reader(functions, file).function("main")
     graph.origin = module
     return graph
@@ -77,6 +79,8 @@ class _Reader:
             raise GraphError("NPK-GR01", f"function @{name} calls itself; XLA would refuse the module too")
         self.active.append(name)
         operation = self.functions[name]
+        if not operation.regions[0].blocks:
+            raise GraphError("NPK-GR01", f"function @{name} is declared without a body")
         graph = self.block(operation.regions[0].blocks[0], name, {})
         self.active.pop()
         return graph

@@ -103,11 +103,16 @@ def test_constants_are_read_bit_for_bit(value: np.ndarray[Any, Any]) -> None:
         ("func.func @other() { return }", "no function main"),
         ("func.func @main() { call @main() : () -> ()\n return }", "calls itself"),
         (
+            "func.func private @f() -> tensor<f32>\n"
+            "func.func @main() -> tensor<f32> { %0 = call @f() : () -> tensor<f32>\n return %0 : tensor<f32> }",
+            "@f is declared without a body",
+        ),
+        (
             "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }",
             "not a known number",
         ),
     ],
-    ids=["no MLIR", "no main", "recursion", "dynamic shape"],
+    ids=["no MLIR", "no main", "recursion", "no body", "dynamic shape"],
 )
 def test_what_cannot_be_read_is_said(text: str, message: str) -> None:
     with pytest.raises(GraphError, match=message) as caught:
