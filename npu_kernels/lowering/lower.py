@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir import Kernel, Value, walk
+from ..errors import LoweringError
+from ..ir import Kernel, Load, Value, walk
 from ..ir.device import Event, Program, Section, Stmt, Tensor, TensorSpec, walk_statements
 from ..ir.expr import Expr, Name, bounds, compare, integer
 from .arch import Arch, arch_of
@@ -11,6 +12,7 @@ from .context import TILE_CTYPE, Context, Names
 from .cube import CubeLowering
 from .demote import demote
 from .exchange import VectorExchange, drain, rings, workspace
+from .limits import check_limits
 from .liveness import Liveness
 from .memory import plan, surplus
 from .moves import gm_ctype
@@ -33,8 +35,20 @@ def lower(kernel: Kernel, arch: str = "2201") -> Program:
             author's line.
     """
     chip = arch_of(arch)
+    _check_tensors(kernel)
     parts = partition(kernel, chip)
     return _vector_program(kernel, chip) if parts is None else _mixed_program(kernel, parts, chip)
+
+
+def _check_tensors(kernel: Kernel) -> None:
+    for op in walk(kernel.body):
+        if isinstance(op, Load) and op.tensor in kernel.outputs:
+            raise LoweringError(
+                "NPK-LW01",
+                f"{op.tensor.name} is an output and is read back; cores are not in step, so what they have stored is "
+                "not known. Keep the tile instead, or write a second kernel",
+                location=str(op.location),
+            )
 
 
 def _vector_program(kernel: Kernel, chip: Arch) -> Program:
@@ -123,6 +137,7 @@ def _program(
 def finish(kind: str, statements: list[Stmt], arch: Arch, kernel: Kernel) -> Section:
     """Plans memory and places synchronisation for one section."""
     statements = coalesce(prune(statements))
+    check_limits(statements, arch)
     liveness = Liveness(statements)
     beyond = surplus(liveness, arch)
     if beyond:

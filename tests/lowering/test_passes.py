@@ -8,7 +8,7 @@ from jaxtyping import Float, Int32
 import npu_kernels.language as nl
 from npu_kernels import ir
 from npu_kernels.codegen import generate
-from npu_kernels.errors import LoweringError
+from npu_kernels.errors import LanguageError, LoweringError
 from npu_kernels.ir import expr as E
 from npu_kernels.ir.device import Barrier, Instr, Loop, Program, QueueOp, walk_statements
 from npu_kernels.ir.device_printer import print_program
@@ -180,3 +180,30 @@ def test_a_device_program_prints_what_each_core_does() -> None:
     assert "    queue VECIN x2 xQueue: 2048 B in UB for x" in lines
     assert "      V Exp out_tile[0], x[0], 512" in lines
     assert [line.strip() for line in lines if "enqueue" in line] == ["enqueue x", "enqueue out_tile"]
+
+
+def long_rows(x: Float[nl.Tensor, "r c"]) -> Float[nl.Tensor, "r"]:
+    out = nl.output((x.shape[0],), x.dtype)
+    nl.store(out, nl.load(x[:, 1]))
+    return out
+
+
+def test_a_copy_of_more_rows_than_the_chip_encodes_is_refused() -> None:
+    assert lower(nl.trace(long_rows, {"x": f32(4000, 2)}, {})).blocks == 1
+    with pytest.raises(
+        LoweringError, match="NPK-AL01: DataCopyPad would need 5,000"
+    ) as refusal:
+        lower(nl.trace(long_rows, {"x": f32(5000, 2)}, {}))
+    assert refusal.value.location is not None and refusal.value.location.startswith(__file__)
+
+
+def read_back(x: Float[nl.Tensor, "c"]) -> Float[nl.Tensor, "c"]:
+    out = nl.output(x.shape, x.dtype)
+    nl.store(out, nl.load(x))
+    nl.store(out, nl.load(out) + 1.0)
+    return out
+
+
+def test_reading_an_output_back_is_refused() -> None:
+    with pytest.raises((LoweringError, LanguageError), match="NPK-L"):
+        lower(nl.trace(read_back, {"x": f32(64)}, {}))
