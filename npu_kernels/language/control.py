@@ -5,41 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import ir
 from .machine import Loop, LoopKind
 from .source import Span, fail
 from .tile import Tile
+from .unavailable import Unavailable
 
 if TYPE_CHECKING:
     from .rewrite import Site
     from .tracer import Tracer
-
-
-class Unavailable:
-    """Stands in a name that has no value here; any use of it says why."""
-
-    __slots__ = ("_code", "_message")
-
-    def __init__(self, code: str, message: str) -> None:
-        self._code = code
-        self._message = message
-
-    def refuse(self, *_: object, **__: object) -> NoReturn:
-        fail(self._code, self._message)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        self.refuse()
-
-
-for _operator in (
-    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod"),
-    *("and", "rand", "or", "ror", "xor", "rxor", "lt", "le", "gt", "ge", "eq", "ne", "pow", "matmul", "neg", "invert"),
-    *("abs", "bool", "index", "int", "float", "iter", "len", "getitem", "call", "str", "repr", "array", "format"),
-):
-    setattr(Unavailable, f"__{_operator}__", Unavailable.refuse)
-Unavailable.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 class Construct(Protocol):
@@ -84,7 +60,7 @@ class Hooks:
         self.sites = sites
 
     def loop(self, number: int, items: Any) -> Construct:
-        from .tracing import TracedLoop
+        from .traced_loop import TracedLoop
 
         if not isinstance(items, TracedRange):
             return Plain(items)
@@ -97,7 +73,7 @@ class Hooks:
         return TracedLoop(items, site)
 
     def branch(self, number: int, condition: Any) -> Construct:
-        from .tracing import Branch
+        from .branch import Branch
 
         if not _is_traced(condition):
             return Plain((bool(condition),))
@@ -112,7 +88,7 @@ class Hooks:
         return condition
 
     def choose(self, number: int, condition: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
-        from .tracing import Branch
+        from .branch import Branch
 
         if not _is_traced(condition):
             return then() if condition else orelse()

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ir
+from .dtypes import as_dtype
 from .machine import current
+from .refusals import Transposed, refuse_operand
 from .source import fail
 from .tensor import Tensor, TensorSlice, check_place, whole
-from .tile import Number, Tile, Transposed, as_dtype, as_operand, constant, refuse_operand
+from .tile import Number, Tile, as_operand, constant
 
 
 def output(shape: Sequence[int], dtype: ir.DType) -> Tensor:

@@ -11,12 +11,13 @@ import __future__
 import ast
 import inspect
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from . import scan
 from .source import Span, fail
 
 HOOKS = "__npk"
@@ -130,7 +131,7 @@ class _Rewriter(ast.NodeTransformer):
     sites: list[Site] = field(default_factory=list)
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        for inner in _own(node.body):
+        for inner in scan.own(node.body):
             if isinstance(inner, ast.Yield | ast.YieldFrom | ast.Await):
                 fail("NPK-LA01", "a kernel is no generator or coroutine: remove yield and await", self.span(inner))
         node.decorator_list = []
@@ -163,11 +164,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def site(self, node: ast.For | ast.If, body: list[ast.stmt]) -> int:
         assigned: dict[str, Span] = {}
-        for name, where in _stores(body):
+        for name, where in scan.stores(body):
             assigned[name] = self.span(where)
         target = node.target.id if isinstance(node, ast.For) and isinstance(node.target, ast.Name) else None
         assigned.pop(target or "", None)
-        refused = tuple((what, self.span(where)) for what, where in _refused(body, isinstance(node, ast.For)))
+        refused = tuple((what, self.span(where)) for what, where in scan.refused(body, isinstance(node, ast.For)))
         has_else = isinstance(node, ast.For) and bool(node.orelse)
         self.sites.append(Site(self.head(node), tuple(assigned), assigned, refused, target, has_else))
         return len(self.sites) - 1
@@ -191,7 +192,7 @@ class _Rewriter(ast.NodeTransformer):
         number = self.site(node, both)
         test = self.visit(node.test)
         body, orelse = self.statements(node.body), self.statements(node.orelse)
-        if any(True for _ in _jumps(both)):
+        if any(True for _ in scan.jumps(both)):
             # The branch leaves a loop: it stays an `if`, which the hook refuses when the condition is traced.
             node.test = _call(_hook("known"), ast.Constant(number), test)
             node.body, node.orelse = body, orelse
@@ -255,64 +256,6 @@ def _names(target: ast.expr) -> str | tuple[str, ...] | None:
     if isinstance(target, ast.Tuple) and all(isinstance(e, ast.Name) for e in target.elts):
         return tuple(e.id for e in target.elts if isinstance(e, ast.Name))
     return None
-
-
-def _own(body: list[ast.stmt]) -> Iterator[ast.stmt | ast.expr]:
-    """Statements and expressions of a body, without those of functions and classes defined in it."""
-    pending: list[ast.AST] = list(reversed(body))
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.stmt | ast.expr):
-            yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            pending.extend(reversed(list(ast.iter_child_nodes(node))))
-
-
-def _stores(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt | ast.expr]]:
-    comprehension = {
-        id(part)
-        for node in _own(body)
-        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
-        for generator in node.generators
-        for part in ast.walk(generator.target)
-    }
-    for node in _own(body):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del) and id(node) not in comprehension:
-            yield node.id, node
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name, node
-
-
-def _jumps(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """``break`` and ``continue`` that leave the body."""
-    for node in body:
-        if isinstance(node, ast.Break | ast.Continue):
-            yield node
-        elif isinstance(node, ast.For | ast.While):
-            yield from _jumps(node.orelse)
-        elif not isinstance(node, ast.FunctionDef | ast.ClassDef):
-            for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-                yield from _jumps(getattr(node, name, []))
-
-
-def _refused(body: list[ast.stmt], is_loop: bool) -> Iterator[tuple[str, ast.stmt | ast.expr]]:
-    for jump in _jumps(body):
-        yield type(jump).__name__.lower(), jump
-    words: dict[type[ast.AST], str] = {
-        ast.Return: "return",
-        ast.Try: "try",
-        ast.TryStar: "try",
-        ast.Match: "match",
-        ast.With: "with",
-        ast.Global: "global",
-        ast.Nonlocal: "nonlocal",
-        ast.Delete: "del",
-        ast.FunctionDef: "a nested function",
-        ast.ClassDef: "a class",
-    }
-    for node in _own(body):
-        if type(node) in words:
-            yield words[type(node)], node
 
 
 def _constant(names: str | tuple[str, ...]) -> ast.expr:

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 from .. import ir
 from .dim import Dim
 from .machine import current
+from .refusals import refuse_operand
 from .source import fail
-from .tile import Tile, as_operand, constant, refuse_operand
+from .tile import Tile, as_operand, constant
 
 
 class Tensor:

@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from .. import ir
+from . import numbers
 from .bounds import Affine
+from .dtypes import as_dtype
 from .machine import Machine, current
+from .refusals import Transposed, refuse_operand
 from .source import fail
 
-if TYPE_CHECKING:
-    pass
-
 Number = bool | int | float
-#: What an argument of an elementwise function may be.
-Operand = "Tile | bool | int | float"
-
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "maximum": max,
-    "minimum": min,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-}
-_COMPARISON: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
 
 
 class Tile:
@@ -235,48 +209,6 @@ class Tile:
         return format(self.machine.number(self, "number"), spec) if spec else repr(self)
 
 
-class Transposed:
-    """A transposed operand of ``nl.dot``; no data moves."""
-
-    def __init__(self, tile: Tile) -> None:
-        self.tile = tile
-
-    @property
-    def T(self) -> Tile:
-        return self.tile
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.tile.shape[::-1]
-
-    def __getattr__(self, name: str) -> NoReturn:
-        _refuse_transposed()
-
-
-def _refuse_transposed(*_: object) -> NoReturn:
-    fail("NPK-LA01", "a transposed tile is only an operand of nl.dot: load it the other way round for anything else")
-
-
-for _operator in ("add", "sub", "mul", "truediv", "neg", "lt", "le", "gt", "ge", "getitem"):
-    setattr(Transposed, f"__{_operator}__", _refuse_transposed)
-
-
-def refuse_operand(item: object, role: str) -> NoReturn:
-    """Says why ``item`` is no tile and no number."""
-    from .control import Unavailable
-    from .tensor import Tensor, TensorSlice
-
-    if isinstance(item, Unavailable):
-        item.refuse()
-    if isinstance(item, Transposed):
-        _refuse_transposed()
-    if isinstance(item, Tensor | TensorSlice):
-        fail("NPK-LA03", f"{role} is {item}, which lies in global memory: nl.load it first")
-    if isinstance(item, np.ndarray) or hasattr(item, "__jax_array__") or type(item).__module__.startswith("jax"):
-        fail("NPK-LA03", f"{role} is an array: pass it to the kernel as an argument, and nl.load it")
-    fail("NPK-LA03", f"{role} is a {type(item).__name__}, which is neither a tile nor a number")
-
-
 def as_operand(item: object, role: str = "an operand") -> Tile | Number:
     """``item`` as a tile that may be used here or a Python number."""
     if isinstance(item, Tile):
@@ -287,22 +219,6 @@ def as_operand(item: object, role: str = "an operand") -> Tile | Number:
     if isinstance(item, bool | int | float):
         return item
     refuse_operand(item, role)
-
-
-def as_dtype(dtype: object) -> ir.DType:
-    """The IR dtype of ``dtype``: ``nl.float32``, or a NumPy or JAX dtype with these bits."""
-    if isinstance(dtype, ir.DType) and dtype in ir.DTYPES:
-        return dtype
-    known = None
-    if not isinstance(dtype, ir.DType):
-        try:
-            known = ir.dtype_of(np.dtype(dtype))  # type: ignore[call-overload]
-        except TypeError:
-            known = None
-    if known is None:
-        names = ", ".join(d.name for d in ir.DTYPES)
-        fail("NPK-LA05", f"{dtype!r} is no dtype of the language: use one of nl.{names.replace(', ', ', nl.')}")
-    return known
 
 
 def constant(value: Number, dtype: ir.DType) -> Tile:
@@ -358,7 +274,7 @@ def binary(kind: str, a: object, b: object) -> Tile | Any:
     """Elementwise arithmetic; of two Python numbers, the Python result."""
     left, right = as_operand(a, "the left operand"), as_operand(b, "the right operand")
     if not isinstance(left, Tile) and not isinstance(right, Tile):
-        return _ARITHMETIC[kind](left, right)
+        return numbers.ARITHMETIC[kind](left, right)
     x, y = unify(kind, left, right)
     dtype = x.dtype
     shape = broadcast(kind, x, y)
@@ -381,7 +297,7 @@ def compare(predicate: str, a: object, b: object) -> Tile | Any:
     """Elementwise comparison, a bool tile; of two Python numbers, a Python bool."""
     left, right = as_operand(a, "the left operand"), as_operand(b, "the right operand")
     if not isinstance(left, Tile) and not isinstance(right, Tile):
-        return _COMPARISON[predicate](left, right)
+        return numbers.COMPARISON[predicate](left, right)
     x, y = unify("a comparison", left, right)
     broadcast("a comparison", x, y)
     if x.dtype == ir.bool_:

@@ -1,4 +1,4 @@
-"""Traced loops and branches: passes over the author's body, carried names, and the join at the end."""
+"""Traced loops: passes over the author's body, carried names, and their values after it."""
 
 from __future__ import annotations
 
@@ -7,33 +7,16 @@ from typing import Any, NoReturn
 
 from .. import ir
 from . import bounds
-from .control import TracedRange, Unavailable, caller_locals
+from .control import TracedRange, caller_locals
+from .names import MISSING, common_dtype, describe, is_number, same
 from .rewrite import Site
 from .scope import Scope
 from .source import fail
 from .tile import Tile, constant
-from .tracer import Tracer
+from .unavailable import Unavailable
 
-_MISSING = object()
 #: Passes over one loop body. Each pass turns a name into a carried one or narrows an extent, so few are needed.
 _MAX_PASSES = 64
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, bool | int | float)
-
-
-def _same(a: object, b: object) -> bool:
-    """Whether a name kept its Python value: the same object, or an equal number of one type (NaN included)."""
-    if a is b:
-        return True
-    return type(a) is type(b) and isinstance(a, bool | int | float) and repr(a) == repr(b)
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, Tile):
-        return f"{value.dtype} {list(value.shape)}" if value.shape else f"a {value.dtype} scalar"
-    return f"the number {value!r}" if _is_number(value) else f"a {type(value).__name__}"
 
 
 class _Carry:
@@ -94,7 +77,7 @@ class TracedLoop:
         """The values of the body's names at the start of an iteration."""
         if not self.before:
             found = caller_locals()
-            self.before = {name: found.get(name, _MISSING) for name in self.site.names}
+            self.before = {name: found.get(name, MISSING) for name in self.site.names}
             if self.items.kind == "range":
                 self.carries = {n: _Carry(v) for n, v in self.before.items() if isinstance(v, Tile)}
         return tuple(self._entry(name) for name in self.site.names)
@@ -108,7 +91,7 @@ class TracedLoop:
             return tile
         value = self.before[name]
         loop = f"the nl.{self.items.kind} loop at line {self.site.span.line}"
-        if value is _MISSING or isinstance(value, Unavailable):
+        if value is MISSING or isinstance(value, Unavailable):
             return Unavailable(
                 "NPK-LA02", f"`{name}` has no value in the first iteration of {loop}: assign it before the loop"
             )
@@ -126,24 +109,24 @@ class TracedLoop:
         self.repeat = False
         for name in self.site.names:
             if name in self.carries:
-                self._settle(name, self.carries[name], ends.get(name, _MISSING))
+                self._settle(name, self.carries[name], ends.get(name, MISSING))
             else:
-                self._keep(name, self.before[name], ends.get(name, _MISSING))
+                self._keep(name, self.before[name], ends.get(name, MISSING))
         self.tracer.scope, self.tracer.builder.block = self.outer, self.block
         if not self.repeat:
             self._close()
 
     def _keep(self, name: str, old: Any, new: Any) -> None:
         """A name that held no tile before the loop."""
-        if old is _MISSING or isinstance(old, Unavailable | Tile) or _same(old, new):
+        if old is MISSING or isinstance(old, Unavailable | Tile) or same(old, new):
             return
-        scalar = _is_number(new) or (isinstance(new, Tile) and not new.shape)
-        if not (_is_number(old) and scalar):
+        scalar = is_number(new) or (isinstance(new, Tile) and not new.shape)
+        if not (is_number(old) and scalar):
             way = f"start it as nl.full({list(new.shape)}, ...)" if isinstance(new, Tile) else "use another name"
             self._mismatch(name, old, new, way)
         if self.items.kind == "parallel":
             self._mismatch(name, old, new, "iterations of nl.parallel are independent; use nl.range to carry it")
-        dtype = _common_dtype(old, new)
+        dtype = common_dtype(old, new)
         if dtype is None:
             self._mismatch(name, old, new, "use one dtype before and inside the loop")
         self.carries[name] = _Carry(constant(old, dtype))
@@ -151,7 +134,7 @@ class TracedLoop:
 
     def _settle(self, name: str, carry: _Carry, new: Any) -> None:
         tracer, argument = self.tracer, carry.argument
-        if _is_number(new) and argument.is_scalar:
+        if is_number(new) and argument.is_scalar:
             new = constant(new, argument.dtype)
         if isinstance(new, Tile) and not new.shape and {new.dtype, argument.dtype} == {ir.index, ir.int32}:
             new = tracer.cast(new, argument.dtype, "rint")
@@ -164,8 +147,8 @@ class TracedLoop:
             del self.carries[name]
             self.before[name] = Unavailable(
                 "NPK-LA07",
-                f"`{name}` was {_kind(carry.init)} before the loop at line "
-                f"{self.site.span.line} and becomes {_kind(new)} inside: use another name",
+                f"`{name}` was {describe(carry.init)} before the loop at line "
+                f"{self.site.span.line} and becomes {describe(new)} inside: use another name",
             )
             return
         tracer.admit(new)
@@ -185,8 +168,8 @@ class TracedLoop:
     def _mismatch(self, name: str, old: Any, new: Any, way: str) -> NoReturn:
         fail(
             "NPK-LA07",
-            f"`{name}` is {_kind(old)} before the loop at line {self.site.span.line} and {_kind(new)} at the end of "
-            f"its body: {way}",
+            f"`{name}` is {describe(old)} before the loop at line {self.site.span.line} and {describe(new)} at the end "
+            f"of its body: {way}",
             self.site.assigned[name],
         )
 
@@ -216,153 +199,20 @@ class TracedLoop:
         """The values of the body's names, and of the loop variable, after the loop."""
         if self.variable is None:
             found = caller_locals()
-            self.before = {name: found.get(name, _MISSING) for name in self.site.names}
+            self.before = {name: found.get(name, MISSING) for name in self.site.names}
             self.after = dict(self.before)
         names = (*self.site.names, *((self.site.target,) if self.site.target is not None else ()))
         return tuple(self._exit(name) for name in names)
 
     def _exit(self, name: str) -> Any:
-        value = self.after.get(name, self.before.get(name, _MISSING))
-        if value is _MISSING or (isinstance(value, Tile) and name not in self.after):
+        value = self.after.get(name, self.before.get(name, MISSING))
+        if value is MISSING or (isinstance(value, Tile) and name not in self.after):
             return Unavailable(
                 "NPK-LA02",
                 f"`{name}` is assigned inside the nl.{self.items.kind} loop at line {self.site.span.line} and has no "
                 "value after it: assign it before an nl.range loop, so that it is carried out, or use it inside",
             )
         return value
-
-
-class Branch:
-    """An ``if`` over a traced bool. Iterating over it runs the author's code once per side."""
-
-    traced = True
-
-    def __init__(self, condition: Tile, site: Site) -> None:
-        assert isinstance(condition.machine, Tracer)
-        self.condition = condition
-        self.site = site
-        self.tracer = condition.machine
-        self.outer = self.tracer.scope
-        self.block = self.tracer.builder.block
-        self.scopes = [Scope(self.outer, "branch", ir.Block(), site.span) for _ in range(2)]
-        self.before: dict[str, Any] = {}
-        self.ends: list[dict[str, Any]] = []
-
-    def __iter__(self) -> Iterator[bool]:
-        for scope, side in zip(self.scopes, (True, False), strict=True):
-            self.tracer.scope, self.tracer.builder.block = scope, scope.block
-            yield side
-
-    def enter(self) -> tuple[Any, ...]:
-        if not self.before:
-            found = caller_locals()
-            self.before = {name: found.get(name, self._missing(name)) for name in self.site.names}
-        return tuple(self.before[name] for name in self.site.names)
-
-    def _missing(self, name: str) -> Unavailable:
-        return Unavailable(
-            "NPK-LA02",
-            f"`{name}` has no value on one side of the if at line {self.site.span.line}: assign it on both sides, "
-            "or before the if",
-        )
-
-    def leave(self) -> None:
-        self.collect(caller_locals())
-
-    def collect(self, ends: dict[str, Any]) -> None:
-        """The end of a side, with the values its names hold."""
-        self.ends.append(dict(ends))
-        self.tracer.scope, self.tracer.builder.block = self.outer, self.block
-
-    def results(self) -> tuple[Any, ...]:
-        return self.merge(self.site.names)
-
-    def merge(self, names: tuple[str, ...]) -> tuple[Any, ...]:
-        """Emits the IR's ``if``, and returns what each name holds after it."""
-        merged: dict[str, Any] = {}
-        joined: list[tuple[str, Tile, Tile]] = []
-        for name in names:
-            one, other = (end.get(name, self._missing(name)) for end in self.ends)
-            if _same(one, other):
-                merged[name] = one
-            elif isinstance(one, Unavailable) or isinstance(other, Unavailable):
-                merged[name] = self._missing(name)
-            elif (pair := self._pair(name, one, other)) is not None:
-                joined.append((name, *pair))
-        builder = self.tracer.builder
-        builder.location = self.site.span.location
-        yields: list[tuple[ir.Value, ...]] = [(), ()]
-        results: list[ir.Value] = []
-        for name, one, other in joined:
-            extents = self._extents(name, one.payload, other.payload)
-            for side, tile in enumerate((one, other)):
-                value = tile.payload
-                if value.extents != extents:
-                    with builder.into(self.scopes[side].block):
-                        value = builder.narrow(value, extents)
-                yields[side] += (value,)
-            results.append(ir.Value(one.payload.type, name, extents))
-            facts = bounds.union(one.facts, other.facts) if one.facts and other.facts else None
-            merged[name] = self.tracer.tile(results[-1], facts)
-            self.tracer.named.add(results[-1])
-        for scope, values in zip(self.scopes, yields, strict=True):
-            scope.block.yields = values
-        builder.if_(self.condition.payload, self.scopes[0].block, self.scopes[1].block, tuple(results))
-        return tuple(merged[name] for name in names)
-
-    def _pair(self, name: str, one: Any, other: Any) -> tuple[Tile, Tile]:
-        dtype = _common_dtype(one, other)
-        shapes = {v.shape for v in (one, other) if isinstance(v, Tile)}
-        both = isinstance(one, Tile) and isinstance(other, Tile)
-        if dtype is None or len(shapes) > 1 or (not both and shapes - {()}):
-            what = f"`{name}` is" if name.isidentifier() else "the value is"
-            fail(
-                "NPK-LA07",
-                f"{what} {_kind(one)} on one side of the if at line {self.site.span.line} and {_kind(other)} on the "
-                "other: give it one shape and dtype",
-                self.site.assigned.get(name, self.site.span),
-            )
-        pair: list[Tile] = []
-        for scope, value in zip(self.scopes, (one, other), strict=True):
-            with self.tracer.inside(scope):
-                if not isinstance(value, Tile):
-                    value = constant(value, dtype)
-                self.tracer.admit(value)
-                pair.append(value if value.dtype == dtype else self.tracer.cast(value, dtype, "rint"))
-        return pair[0], pair[1]
-
-    def _extents(self, name: str, one: ir.Value, other: ir.Value) -> tuple[int | ir.Value, ...]:
-        extents = tuple(map(self.tracer.extents.join, one.extents, other.extents, one.shape))
-        if not all(isinstance(e, int) or self.tracer.homes[e].encloses(self.outer) for e in extents):
-            fail(
-                "NPK-LA07",
-                f"`{name}` has an extent that is made on one side of the if only",
-                self.site.assigned.get(name, self.site.span),
-            )
-        return extents
-
-
-def _common_dtype(one: Any, other: Any) -> ir.DType | None:
-    """The dtype of a name that holds either, ``None`` when there is none."""
-    if not all(isinstance(v, Tile) or _is_number(v) for v in (one, other)):
-        return None
-    strong = {v.dtype for v in (one, other) if isinstance(v, Tile)}
-    weak = {_weak(v) for v in (one, other) if not isinstance(v, Tile)}
-    if strong == {ir.index, ir.int32}:
-        return ir.index if not (one.shape or other.shape) else None
-    if len(strong) > 1 or (len(weak) > 1 and weak != {ir.index, ir.float32}):
-        return None
-    if not strong:
-        return ir.float32 if ir.float32 in weak else weak.pop()
-    dtype = strong.pop()
-    fits = all(
-        w == dtype or (w == ir.index and dtype.kind in "xif") or (w == ir.float32 and dtype.is_float) for w in weak
-    )
-    return dtype if fits else None
-
-
-def _weak(value: object) -> ir.DType:
-    return ir.bool_ if isinstance(value, bool) else ir.index if isinstance(value, int) else ir.float32
 
 
 def _read(block: ir.Block) -> set[ir.Value]:
