@@ -190,9 +190,7 @@ def long_rows(x: Float[nl.Tensor, "r c"]) -> Float[nl.Tensor, "r"]:
 
 def test_a_copy_of_more_rows_than_the_chip_encodes_is_refused() -> None:
     assert lower(nl.trace(long_rows, {"x": f32(4000, 2)}, {})).blocks == 1
-    with pytest.raises(
-        LoweringError, match="NPK-AL01: DataCopyPad would need 5,000"
-    ) as refusal:
+    with pytest.raises(LoweringError, match="NPK-AL01: DataCopyPad would need 5,000") as refusal:
         lower(nl.trace(long_rows, {"x": f32(5000, 2)}, {}))
     assert refusal.value.location is not None and refusal.value.location.startswith(__file__)
 

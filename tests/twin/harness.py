@@ -244,5 +244,3 @@ def launch_once(
 ) -> None:
     """Compile a whole source whose kernel is called `kernel`, and run it."""
     Kernel(Source("kernel", text, "kernel", len(args), kernel_type), checked=checked).launch(*args, blocks=blocks)
-
-

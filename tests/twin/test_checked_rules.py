@@ -51,7 +51,7 @@ RULES = [
         "scalar write in front of an argument",
         "NPK-RC01",
         "ErrorWrite2",
-        "",
+        "SetValue writes",
         "g.SetValue(uint64_t(-100000000), 1.0f);",
         "g.SetValue(0, 1.0f);",
     ),
