@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Dot, For, If, Kernel, Load, Op, Value, walk
+from ..ir import Dot, For, If, Kernel, Load, Op, Value, float32, walk
 from ..ir.device import ITEMSIZE, Barrier, Buffer, QueueOp, ReadScalar, Ref, Struct, Tensor
 from ..ir.expr import Expr, Name, Number, add, integer, known, minimum, mul, sub
 from . import control
@@ -191,6 +191,13 @@ class CubeLowering:
         m_axis, n_axis = (1 if op.transpose_a else 0), (0 if op.transpose_b else 1)
         m, n = ctx.extent(op.a.extents[m_axis]), ctx.extent(op.b.extents[n_axis])
         k_a, k_b = ctx.extent(op.a.extents[1 - m_axis]), ctx.extent(op.b.extents[1 - n_axis])
+        if k_a != k_b and op.transpose_a and op.a.dtype == float32:
+            # A turned 32-bit operand is multiplied in whole squares, so zeros of one meet what the other holds there.
+            raise ctx.refuse(
+                "dot of a transposed float32 operand and another that hold different extents along the contracted "
+                "axis: slice both operands by the same loop",
+                op,
+            )
         k = minimum(k_a, k_b) if k_a != k_b else k_a
         acquire(ctx, ring, "FIX")
         multiply(ctx, a, b, (m, n, k), (op.result.shape[0], op.result.shape[1], op.a.shape[1 - m_axis]), ring)

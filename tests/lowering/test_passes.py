@@ -205,3 +205,22 @@ def read_back(x: Float[nl.Tensor, "c"]) -> Float[nl.Tensor, "c"]:
 def test_reading_an_output_back_is_refused() -> None:
     with pytest.raises((LoweringError, LanguageError), match="NPK-L"):
         lower(nl.trace(read_back, {"x": f32(64)}, {}))
+
+
+def one_ragged_operand(x: Float[nl.Tensor, "r m"], y: Float[nl.Tensor, "k n"]) -> Float[nl.Tensor, "i m n"]:
+    out = nl.output((3, x.shape[1], y.shape[1]), nl.float32)
+    for r in nl.parallel(x.shape[0], step=16):
+        nl.store(out[r // 16, :, :], nl.dot(nl.load(x[r : r + 16, :]).T, nl.load(y)))
+    return out
+
+
+def test_a_turned_float32_operand_that_ends_before_the_other_is_refused() -> None:
+    with pytest.raises(LoweringError, match=r"NPK-LW01.*slice both operands by the same loop") as refusal:
+        lower(nl.trace(one_ragged_operand, {"x": f32(33, 64), "y": f32(16, 8)}, {}))
+    assert refusal.value.location is not None and refusal.value.location.startswith(__file__)
+
+
+def test_operands_of_narrower_dtypes_may_end_apart() -> None:
+    half = ir.TensorType((33, 64), ir.float16), ir.TensorType((16, 8), ir.float16)
+    program = lower(nl.trace(one_ragged_operand, dict(zip(("x", "y"), half, strict=True)), {}))
+    assert "Mmad" in calls(program, "cube")
