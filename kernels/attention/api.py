@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from npu_kernels.binding import user_facing
 from npu_kernels.errors import OperandError
 
 from ..library import Array, Launch
@@ -18,6 +19,7 @@ from .specs import block_sizes
 _DTYPES = ("float32", "float16", "bfloat16")
 
 
+@user_facing
 def attention(
     query: Array,
     key: Array,

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import npu_kernels.language as nl
+from npu_kernels.binding import user_facing
 from npu_kernels.errors import OperandError
 
 from ..library import Array, Launch
@@ -19,6 +20,7 @@ from .specs import WIDE_COLUMNS, block_rows
 _DTYPES = ("float32", "float16", "bfloat16")
 
 
+@user_facing
 def rms_norm(x: Array, weight: Array | None = None, *, eps: float, dtype: Any = None) -> jax.Array:
     """``x / sqrt(mean(x²) + eps) * weight`` along the last axis, computed in float32.
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from .callsite import user_facing
 from .kernel import Kernel, npu_kernel
 from .lowered import Lowered
 from .registration import ensure_registered, launches, reset_launches
 from .report import Report
 
-__all__ = ["Kernel", "Lowered", "Report", "ensure_registered", "launches", "npu_kernel", "reset_launches"]
+__all__ = [
+    "Kernel",
+    "Lowered",
+    "Report",
+    "ensure_registered",
+    "launches",
+    "npu_kernel",
+    "reset_launches",
+    "user_facing",
+]

@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import ParamSpec, TypeVar
+
+from npu_kernels.errors import NpuKernelsError, OperandError, SignatureError, TransformError
 
 _OURS = ("npu_kernels", "jax", "jaxlib")
+#: Modules whose frames stand between ours: they are of no use to a user.
+_BETWEEN = ("functools", "contextlib")
+#: Errors about a call, not about a line of a kernel's body: their place is where the call stands.
+_OF_A_CALL = (SignatureError, TransformError, OperandError)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def user_facing(function: Callable[P, T]) -> Callable[P, T]:
+    """A public function whose errors of this project show the caller's line and no frame of the package's inside."""
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except NpuKernelsError as error:
+            raise _for_user(error) from None
+
+    return wrapper
+
+
+def _for_user(error: NpuKernelsError) -> NpuKernelsError:
+    if not isinstance(error, _OF_A_CALL):
+        return error.with_traceback(authors_traceback(error.__traceback__))
+    if error.location is None:
+        error = type(error)(error.code, error.message, location=caller_location())
+    return error.with_traceback(None)
 
 
 def caller_location() -> str | None:
@@ -23,7 +56,8 @@ def authors_traceback(trace: TracebackType | None) -> TracebackType | None:
     kept: list[TracebackType] = []
     while trace is not None:
         module = _module(trace.tb_frame)
-        if not module.startswith("npu_kernels.") or module.startswith("npu_kernels.kernels."):
+        ours = module.startswith("npu_kernels.") and not module.startswith("npu_kernels.kernels.")
+        if not ours and module not in _BETWEEN:
             kept.append(trace)
         trace = trace.tb_next
     chain: TracebackType | None = None

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from npu_kernels import ir, knobs, language
-from npu_kernels.errors import NpuKernelsError, SignatureError, TransformError
+from npu_kernels.errors import SignatureError, TransformError
 
-from .callsite import authors_traceback, caller_location
+from .callsite import user_facing
 from .lowered import Lowered
 from .primitive import KernelCall
 from .signature import KernelSignature, read_signature
@@ -50,6 +50,7 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<npu_kernel {self.name}{self._signature.python}>"
 
+    @user_facing
     def __call__(self, *arrays: Any, interpret: bool = False, check: bool | None = None, **static: Any) -> Any:
         """Runs the kernel.
 
@@ -67,16 +68,14 @@ class Kernel:
             LanguageError, LoweringError, ToolchainError, CacheError: when the kernel cannot be built.
             KernelFault: when an eager call in checked mode found a fault.
         """
-        try:
-            bound, statics = self._bind(arrays, static)
-            if interpret:
-                return _packed(self._interpret(bound, statics))
-            checked = knobs.CHECK.get() if check is None else check
-            call = self._specialise(_specs(bound), statics).call
-            return _packed(call(*bound.values(), checked=checked))
-        except NpuKernelsError as error:
-            raise _for_user(error) from None
+        bound, statics = self._bind(arrays, static)
+        if interpret:
+            return _packed(self._interpret(bound, statics))
+        checked = knobs.CHECK.get() if check is None else check
+        call = self._specialise(_specs(bound), statics).call
+        return _packed(call(*bound.values(), checked=checked))
 
+    @user_facing
     def lower(self, *specs: Any, **static: Any) -> Lowered:
         """The stages of the kernel for these shapes, without building or running it.
 
@@ -87,11 +86,8 @@ class Kernel:
         Raises:
             SignatureError, LanguageError, LoweringError: as a call does.
         """
-        try:
-            bound, statics = self._bind(specs, static)
-            return self._specialise(_specs(bound), statics).lowered
-        except NpuKernelsError as error:
-            raise _for_user(error) from None
+        bound, statics = self._bind(specs, static)
+        return self._specialise(_specs(bound), statics).lowered
 
     def _bind(self, args: tuple[Any, ...], static: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         try:
@@ -203,11 +199,3 @@ def _struct(value: ir.Value) -> jax.ShapeDtypeStruct:
 
 def _packed(results: list[jax.Array]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
-
-
-def _for_user(error: NpuKernelsError) -> NpuKernelsError:
-    """The error with frames of the author's code only, and the line of the call when it names no better one."""
-    trace = authors_traceback(error.__traceback__)
-    if error.location is None and isinstance(error, (SignatureError, TransformError)):
-        error = type(error)(error.code, error.message, location=caller_location())
-    return error.with_traceback(trace)

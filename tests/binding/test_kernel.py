@@ -243,3 +243,16 @@ def test_a_kernel_too_large_for_the_chip_is_refused_while_tracing() -> None:
     with pytest.raises(LoweringError, match="NPK-UB01") as caught:
         jax.make_jaxpr(lambda x: scale(x))(spec)
     assert (caught.value.location or "").startswith(__file__)
+
+
+def test_a_library_function_reports_a_misfit_at_the_callers_line_and_shows_no_inner_frames() -> None:
+
+    from npu_kernels.errors import OperandError
+    from npu_kernels.kernels import attention
+
+    q, k = jnp.ones((1, 4, 3, 8)), jnp.ones((1, 4, 2, 8))
+    with pytest.raises(OperandError, match="NPK-AT02") as caught:
+        attention(q, k, k)
+    assert caught.value.location is not None and caught.value.location.startswith(__file__)
+    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert frames[1:] == ["wrapper"]
