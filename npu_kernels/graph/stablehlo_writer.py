@@ -7,7 +7,7 @@ matches stays as it stood.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -134,14 +134,18 @@ class _Writer:
             last = anchor if last.is_before_in_block(anchor) else last
         with last.location:
             call = func.CallOp(result_types, symbol, inputs, ip=mlir.InsertionPoint(last)).operation
+        late = [maker for maker in _makers(inputs) if maker.block == call.block and call.is_before_in_block(maker)]
+        for maker in late:
+            # An input the match itself does not read may be made after the last output was.
+            if call.is_before_in_block(maker):
+                call.move_after(maker)
         for values, result in zip(outputs, call.results, strict=True):
             for value in values:
                 value.replace_all_uses_with(result)
                 self.redirected[value] = result
-        _move_early_readers(anchors, last, call, replacement.name)
-        self.candidates += anchors
-        makers = (value.owner for values in outputs for value in values)
-        self.candidates += [maker.operation for maker in makers if not isinstance(maker, mlir.Block)]
+        if late or len(anchors) > 1:
+            _move_early_readers(call, replacement.name)
+        self.candidates += [*anchors, *_makers(value for values in outputs for value in values)]
 
     def merge(self, replacement: Replacement) -> tuple[str, list[mlir.Type]]:
         """Name of the function that is called instead, and its result types."""
@@ -192,12 +196,14 @@ def _function_nodes(graph: Graph) -> Iterator[Node]:
                 yield from _function_nodes(region)
 
 
-def _move_early_readers(
-    anchors: Sequence[mlir.Operation], last: mlir.Operation, call: mlir.Operation, name: str
-) -> None:
+def _makers(values: Iterable[mlir.Value[Any]]) -> list[mlir.Operation]:
+    """Operations that make the values; arguments of blocks have none."""
+    owners = (value.owner for value in values)
+    return [owner.operation for owner in owners if not isinstance(owner, mlir.Block)]
+
+
+def _move_early_readers(call: mlir.Operation, name: str) -> None:
     """Move what reads a result and stands before the call to after it."""
-    if len(anchors) == 1:
-        return
     late = set(call.results)
     after = call
     inputs = set(call.operands)

@@ -178,6 +178,22 @@ def test_results_of_a_replacement_may_be_read_before_its_last_input_exists() -> 
         rewrite_stablehlo(flat, [cyclic])
 
 
+def test_an_input_the_match_does_not_read_may_be_made_after_it() -> None:
+    text = """
+    func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+      %0 = stablehlo.sine %x : tensor<4xf32>
+      %1 = stablehlo.negate %0 : tensor<4xf32>
+      %2 = stablehlo.exponential %x : tensor<4xf32>
+      return %1, %2 : tensor<4xf32>, tensor<4xf32>
+    }"""
+    flat = expand(read_stablehlo(text))
+    (sine,), (exp,) = nodes_of(flat, "sine"), nodes_of(flat, "exponential")
+    module = rewrite_stablehlo(
+        flat, [Replacement([flat.inputs[0], exp.result], sine.results, lambda x, e: (x + e,), "late")]
+    )
+    np.testing.assert_allclose(run(module, X[0])[0], -(X[0] + np.exp(X[0])), rtol=1e-6)
+
+
 def test_replacements_may_feed_each_other() -> None:
     flat = expand(read_stablehlo(lowered(lambda x: jnp.tanh(jnp.tanh(x) + jnp.tanh(x * 3)), X)))
     for order in (1, -1):
