@@ -129,6 +129,19 @@ def depends(value: Value, nodes: set[Node]) -> bool:
     return False
 
 
+def is_read(values: Sequence[Value]) -> bool:
+    """Whether some value leads to an output of its graph; a rewrite may drop what does not."""
+    pending, seen = list(values), set(values)
+    while pending:
+        value = pending.pop()
+        if value.is_output:
+            return True
+        reached = {result for user in value.users for result in user.results} - seen
+        seen |= reached
+        pending += reached
+    return False
+
+
 def check(results: Sequence[Any], expected: Sequence[Any]) -> None:
     for a, b in zip(results, expected, strict=True):
         # XLA may fuse and contract differently around a call: a few ulps of values of size one.
@@ -151,7 +164,7 @@ def test_in_a_jaxpr(body: Body, data: st.DataObject) -> None:
         return
     assert not cyclic
     jax.extend.core.check_jaxpr(jax_compat.open_jaxpr(rewritten))
-    assert "name=part" in str(rewritten)
+    assert "name=part" in str(rewritten) or not is_read(replacement.outputs)
     expected = jax_compat.jaxpr_to_function(closed)(*ARGUMENTS)
     check(jax_compat.jaxpr_to_function(rewritten)(*ARGUMENTS), expected)
 
@@ -171,5 +184,5 @@ def test_in_a_module(body: Body, data: st.DataObject) -> None:
         assert cyclic, str(error)
         return
     assert not cyclic
-    assert "@part(" in str(rewritten)
+    assert "@part(" in str(rewritten) or not is_read(replacement.outputs)
     check(jax_compat.run_module(rewritten, ARGUMENTS), jax_compat.run_module(graph.origin, ARGUMENTS))
