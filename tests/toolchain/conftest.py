@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,8 @@ class Source:
     num_args: int = 4
     line_map: dict = field(default_factory=dict)
 
+# A parent that ignores interrupts, as a shell's background jobs do, would hand that on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 real = builder.run_compiler
 
 def counted(argv, **options):
