@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +53,7 @@ def cache(fresh_cache: Path, shared_cache: Path) -> Path:
 #: Builds the kernel at argv[1] in a process of its own and prints its hash; appends to the file argv[2] each time
 #: that it starts a compiler.
 CHILD = """
+import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
