@@ -102,7 +102,7 @@ def row_lines() -> Iterator[Line]:
 
 def build_lines() -> Iterator[Line]:
     times = build_times()
-    yield _seconds_line("precompiled header, once per compiler", times.header, 10.0)
+    yield _seconds_line("precompiled header and instructions, once per compiler", times.header, 10.0)
     for name in times.build:
         yield _seconds_line(f"building {name}, header present", times.build[name], 1.5)
         yield _seconds_line(f"finding {name} in a second process", times.found[name], 0.02)

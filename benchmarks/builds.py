@@ -1,4 +1,4 @@
-"""Times of building: the precompiled header, one kernel with it present, and finding the kernel in a second process."""
+"""Times of building: what all kernels share, one kernel with that present, and finding the kernel again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from npu_kernels.kernels import catalogue
 
 @dataclass(frozen=True)
 class BuildTimes:
-    """Seconds: making the precompiled header, then per kernel tracing to artifact, and the same in a second process."""
+    """Seconds: making the precompiled header and objects, building each kernel, the same in a second process."""
 
     header: float
     build: dict[str, float]

@@ -112,19 +112,19 @@ def _compile(source: Source, compiler: HostCompiler, key: str, *, checked: bool)
             f"NPK_TWIN_ENTRY({source.entry}, {source.num_args}, {source.kernel_type})\n"
         )
 
-        def run(header_flags: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        def run(header_flags: tuple[str, ...], link_flags: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
             flags = (*compile_flags(compiler, checked=checked), *header_flags, "-I.", "-shared", "-pipe")
             return run_compiler(
-                [*compiler.argv, *flags, "-x", "c++", "-", "-o", library.name],
+                [*compiler.argv, *flags, "-x", "c++", "-", *link_flags, "-o", library.name],
                 cwd=temporary,
                 stdin=wrapper,
                 env={"TMPDIR": str(temporary)},
             )
 
-        result = run(header.flags)
+        result = run(header.flags, header.link_flags)
         if result.returncode != 0 and header.is_at_fault(result.stderr):
-            message = f"NPK-CA03: the precompiled header in {header.folder} cannot be used, so {source.name} is built "
-            warnings.warn(f"{message}without it; the next build makes it anew.", stacklevel=2)
+            message = f"NPK-CA03: the precompiled header or an object in {header.folder} cannot be used, so"
+            warnings.warn(f"{message} {source.name} is built without them; the next build makes them anew.", stacklevel=2)
             header.discard()
             result = run(plain_header_flags())
         if result.returncode != 0:

@@ -1,10 +1,16 @@
-"""The precompiled form of `kernel_operator.h`, made once per compiler, flags and headers: kernels then build fast."""
+"""What all kernels have in common, compiled once per compiler, flags and headers: kernels then build fast.
+
+Two things: the precompiled form of `kernel_operator.h`, and objects with the instructions that generated kernels use
+(`npk/instances.h`), which kernels are linked with.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,23 +27,29 @@ from .headers import headers_hash, include_directory
 from .process import run_compiler
 
 _HEADER = "kernel_operator.h"
+_INSTANCES = f'#include "{_HEADER}"\n#include "npk/instances.h"\n'
+#: NPK_INSTANCE_PARTS of `npk/instances.h`.
+_PARTS = 2
 
 
 @dataclass(frozen=True)
 class PrecompiledHeader:
-    """A header in the cache.
+    """A header and the instructions it declares, in the cache.
 
     Attributes:
-        folder: where it lies.
-        flags: make a compilation start from it.
+        folder: where they lie.
+        flags: make a compilation start from the header.
+        link_flags: stand behind the source, and add the instructions to the library.
     """
 
     folder: Path
     flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
 
     def is_at_fault(self, output: str) -> bool:
-        """Whether a compiler that failed with ``output`` could not use the header: damaged, or not mappable here."""
-        return re.search(r"\bPCH\b|invalid-pch|precompiled file|AST file", output) is not None
+        """Whether a compiler that failed with ``output`` could not use what lies here: damaged, or not mappable."""
+        objects = rf"{re.escape(str(self.folder))}/\w+\.o\b"
+        return re.search(rf"\bPCH\b|invalid-pch|precompiled file|AST file|{objects}", output) is not None
 
     def discard(self) -> None:
         """Removes it, so that the next build makes it anew."""
@@ -45,12 +57,12 @@ class PrecompiledHeader:
 
 
 def plain_header_flags() -> tuple[str, ...]:
-    """Flags for a compilation that reads the headers as text."""
+    """Flags for a compilation that reads the headers as text and compiles what it uses itself."""
     return (f"-I{include_directory()}",)
 
 
 def precompiled_header(compiler: HostCompiler, *, checked: bool) -> PrecompiledHeader:
-    """The precompiled header for a compiler and mode, built when it is missing.
+    """The precompiled header and instructions for a compiler and mode, built when they are missing.
 
     Raises:
         ToolchainError: NPK-TC02 when the compiler rejects the header, NPK-TC03 when it cannot be run.
@@ -68,28 +80,56 @@ def precompiled_header(compiler: HostCompiler, *, checked: bool) -> PrecompiledH
     else:
         # GCC takes NAME.gch for the first inclusion of NAME; kernels include it again and find NAME beside it.
         use = ("-Werror=invalid-pch", f"-I{folder}", "-include", _HEADER)
-    return PrecompiledHeader(folder, (*use, *plain_header_flags()))
+    objects = (str(folder / _part(number)) for number in range(_PARTS))
+    return PrecompiledHeader(
+        folder,
+        ("-DNPK_TWIN_PREBUILT=1", *use, *plain_header_flags()),
+        ("-x", "none", *objects, "-Wl,--gc-sections", "-Wl,-z,defs"),
+    )
+
+
+def _part(number: int) -> str:
+    return f"instances{number}.o"
 
 
 def _make(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> None:
     with temporary_directory(subdirectory("tmp")) as temporary:
-        header = include_directory() / _HEADER
-        if compiler.family == "clang":
-            # The headers' hash is in the key; their times change whenever the package is installed again.
-            flags = (*flags, "-Xclang", "-fno-pch-timestamp")
-            output = temporary / f"{_HEADER}.pch"
-        else:
-            (temporary / _HEADER).write_text(f'#include "{header}"\n')
-            header = temporary / _HEADER
-            output = temporary / f"{_HEADER}.gch"
-        result = run_compiler(
-            [*compiler.argv, *flags, *plain_header_flags(), "-x", "c++-header", str(header), "-o", str(output)],
-            env={"TMPDIR": str(temporary)},
-        )
-        if result.returncode != 0:
-            raise ToolchainError(
-                "NPK-TC02",
-                f"{compiler.version} rejects the twin's own headers. Try another compiler through CXX (GCC 9 or "
-                f"Clang 10 at least). It says:\n{result.stderr.strip()[:4000]}",
-            )
+        steps = [_header_step(compiler, flags, temporary)]
+        steps += [_instances_step(compiler, flags, temporary, number) for number in range(_PARTS)]
+        with ThreadPoolExecutor(len(steps)) as pool:
+            for done in [pool.submit(step) for step in steps]:
+                done.result()
         publish_directory(temporary, folder)
+
+
+def _header_step(compiler: HostCompiler, flags: tuple[str, ...], temporary: Path) -> Callable[[], None]:
+    header = include_directory() / _HEADER
+    if compiler.family == "clang":
+        # The headers' hash is in the key; their times change whenever the package is installed again.
+        flags = (*flags, "-Xclang", "-fno-pch-timestamp")
+        output = temporary / f"{_HEADER}.pch"
+    else:
+        (temporary / _HEADER).write_text(f'#include "{header}"\n')
+        header = temporary / _HEADER
+        output = temporary / f"{_HEADER}.gch"
+    arguments = ("-DNPK_TWIN_PREBUILT=1", "-x", "c++-header", str(header), "-o", str(output))
+    return lambda: _compile(compiler, (*flags, *arguments), temporary, "")
+
+
+def _instances_step(compiler: HostCompiler, flags: tuple[str, ...], temporary: Path, number: int) -> Callable[[], None]:
+    part = ("-DNPK_TWIN_PREBUILT=2", f"-DNPK_INSTANCE_PART={number}")
+    # A kernel takes only the instructions it uses into its library.
+    arguments = (*part, "-ffunction-sections", "-c", "-x", "c++", "-", "-o", str(temporary / _part(number)))
+    return lambda: _compile(compiler, (*flags, *arguments), temporary, _INSTANCES)
+
+
+def _compile(compiler: HostCompiler, arguments: tuple[str, ...], temporary: Path, stdin: str) -> None:
+    result = run_compiler(
+        [*compiler.argv, *plain_header_flags(), *arguments], stdin=stdin, env={"TMPDIR": str(temporary)}
+    )
+    if result.returncode != 0:
+        raise ToolchainError(
+            "NPK-TC02",
+            f"{compiler.version} rejects the twin's own headers. Try another compiler through CXX (GCC 9 or "
+            f"Clang 10 at least). It says:\n{result.stderr.strip()[:4000]}",
+        )

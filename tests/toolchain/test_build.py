@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,9 @@ import pytest
 
 from npu_kernels import _native, toolchain
 from npu_kernels.errors import CacheError, ToolchainError
+from npu_kernels.kernels import catalogue
 from npu_kernels.toolchain import builder
+from npu_kernels.toolchain.flags import compile_flags
 
 
 def test_a_built_kernel_runs(cache: Path, add_one: Any) -> None:
@@ -122,15 +125,41 @@ def test_a_damaged_library_is_built_again_with_a_warning(cache: Path, add_one: A
     assert _native.launch(again.hash, "add_one", 1, 0, np.int32(3).tobytes(), [x], [y]) is None
 
 
-def test_a_damaged_precompiled_header_is_reported_and_made_anew(fresh_cache: Path, add_one: Any) -> None:
+@pytest.mark.parametrize("suffix", [(".gch", ".pch"), (".o",)])
+def test_a_damaged_precompiled_header_or_object_is_reported_and_made_anew(
+    suffix: tuple[str, ...], fresh_cache: Path, shared_cache: Path, add_one: Any
+) -> None:
+    shutil.copytree(shared_cache / "headers", fresh_cache / "headers")
     header = toolchain.precompiled_header(toolchain.find_compiler(), checked=False)
-    (binary,) = (file for file in header.folder.iterdir() if file.suffix in (".gch", ".pch"))
-    binary.write_bytes(b"damaged")
+    damaged = [file for file in header.folder.iterdir() if file.suffix in suffix]
+    for file in damaged:
+        file.write_bytes(b"damaged")
     with pytest.warns(UserWarning, match="NPK-CA03: the precompiled header"):
         toolchain.build(add_one)
     with warnings.catch_warnings(action="error"):
         toolchain.build(dataclasses.replace(add_one, name="another"))
-    assert binary.read_bytes() != b"damaged"
+    assert damaged
+    assert all(file.read_bytes() != b"damaged" for file in damaged)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_kernels_of_the_library_compile_no_instruction_of_their_own(cache: Path, tmp_path: Path, dtype: str) -> None:
+    operation = catalogue()["attention"]
+    x, lengths = np.zeros((1, 250, 2, 72), dtype), np.ones(1, np.int32)
+    launch = operation.prepare(
+        query=x, key=x, value=x, mask=np.ones((1, 1, 250, 250), bool), is_causal=True, query_seq_lengths=lengths,
+        key_value_seq_lengths=lengths,
+    )  # fmt: skip
+    source = launch.kernel.lower(*launch.arrays, **launch.statics).generated
+    compiler = toolchain.find_compiler()
+    flags = (*compile_flags(compiler, checked=False), *toolchain.precompiled_header(compiler, checked=False).flags)
+    (tmp_path / "kernel.cpp").write_text(source.text)
+    command = [*compiler.argv, *flags, "-S", "kernel.cpp", "-o", "kernel.s"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    functions = re.findall(r"\.type\s+(\w+),\s*[@%]function", (tmp_path / "kernel.s").read_text())
+    assert source.entry in functions
+    # Names in the namespaces AscendC and npk.
+    assert not [name for name in functions if re.match(r"_ZN?K?(7AscendC|3npk)", name)]
 
 
 def test_a_full_disk_is_an_error_that_says_what_to_do(

@@ -27,4 +27,8 @@
 #include "npk/load.h"
 #include "npk/mmad.h"
 
+#if NPK_TWIN_PREBUILT == 1
+#include "npk/instances.h"
+#endif
+
 #endif

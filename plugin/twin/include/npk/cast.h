@@ -218,8 +218,8 @@ inline void with_cast(RoundMode mode, Use use NPK_SITE)
 namespace AscendC {
 
 template <class T, class U>
-inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode,
-                 const uint32_t count NPK_SITE)
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode,
+          const uint32_t count NPK_SITE)
 {
     npk::with_cast<T, U>(
         roundMode,
@@ -227,8 +227,8 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
 }
 
 template <class T, class U, bool isSetMask = true>
-inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode,
-                 const uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams& repeatParams NPK_SITE)
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode,
+          const uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams& repeatParams NPK_SITE)
 {
     npk::with_cast<T, U>(
         roundMode,
@@ -239,8 +239,8 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
 }
 
 template <class T, class U, bool isSetMask = true>
-inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode,
-                 const uint64_t mask[], const uint8_t repeatTime, const UnaryRepeatParams& repeatParams NPK_SITE)
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode,
+          const uint64_t mask[], const uint8_t repeatTime, const UnaryRepeatParams& repeatParams NPK_SITE)
 {
     npk::with_cast<T, U>(
         roundMode,

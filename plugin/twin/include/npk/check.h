@@ -54,8 +54,12 @@ struct FaultText {
     char message[512];
 };
 
-__attribute__((cold, noinline, format(printf, 6, 7))) inline void
-compose(FaultText& fault, const char* code, const char* rule, const char* api, Site site, const char* format, ...)
+__attribute__((cold, noinline, format(printf, 6, 7))) void
+compose(FaultText& fault, const char* code, const char* rule, const char* api, Site site, const char* format, ...);
+
+#if NPK_HAS_BODIES
+NPK_BODY void compose(FaultText& fault, const char* code, const char* rule, const char* api, Site site,
+                      const char* format, ...)
 {
     va_list values;
     va_start(values, format);
@@ -69,6 +73,7 @@ compose(FaultText& fault, const char* code, const char* rule, const char* api, S
     fault.report.file = site.file;
     fault.report.line = site.line;
 }
+#endif
 
 [[noreturn]] __attribute__((cold, noinline)) inline void raise(const FaultText& fault)
 {

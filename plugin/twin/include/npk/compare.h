@@ -12,18 +12,19 @@ namespace npk {
 
 using AscendC::CMPMODE;
 
-// Packs predicate(0) .. predicate(count - 1) into bytes; count is a multiple of 8.
-template <class Predicate>
-NPK_OUT_OF_LINE void pack_bits(uint8_t* dst, uint32_t count, Predicate predicate)
+// Compares `rounds` repeats of two operands, the repeats of each `step` elements apart, and packs the answers.
+template <class T, class Comparison>
+NPK_OUT_OF_LINE void pack_comparison(uint8_t* dst, const T* a, uint32_t a_step, const T* b, uint32_t b_step,
+                                     uint32_t rounds, bool inverted, Comparison comparison)
 {
-    constexpr uint32_t chunk = 256;
-    for (uint32_t start = 0; start < count; start += chunk) {
-        const uint32_t n = count - start < chunk ? count - start : chunk;
-        uint8_t flags[chunk];
-        for (uint32_t i = 0; i < n; ++i) {
-            flags[i] = predicate(start + i) ? 1 : 0;
+    constexpr uint32_t elements = per_repeat<T>;
+    const uint32_t flip = inverted ? 0xff : 0;
+    for (uint32_t round = 0; round < rounds; ++round) {
+        uint8_t flags[elements];
+        for (uint32_t i = 0; i < elements; ++i) {
+            flags[i] = comparison(widen(a[i]), widen(b[i])) ? 1 : 0;
         }
-        for (uint32_t i = 0; i < n; i += 8) {
+        for (uint32_t i = 0; i < elements; i += 8) {
             uint32_t byte = 0;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
             // The product gathers the lowest bits of the eight bytes in its highest byte.
@@ -35,31 +36,66 @@ NPK_OUT_OF_LINE void pack_bits(uint8_t* dst, uint32_t count, Predicate predicate
                 byte |= static_cast<uint32_t>(flags[i + bit]) << bit;
             }
 #endif
-            dst[(start + i) / 8] = static_cast<uint8_t>(byte);
+            dst[i / 8] = static_cast<uint8_t>(byte ^ flip);
+        }
+        dst += elements / 8;
+        a += a_step;
+        b += b_step;
+    }
+}
+
+// `a > b` is `b < a`, and `a != b` the opposite of `a == b`: three loops serve the six modes.
+template <class T>
+inline void compare_repeats(CMPMODE mode, void* bits, const T* a, uint32_t a_step, const T* b, uint32_t b_step,
+                            uint32_t rounds)
+{
+    uint8_t* dst = static_cast<uint8_t*>(bits);
+    const auto equal = [](auto x, auto y) { return x == y; };
+    if constexpr (std::is_same_v<T, int32_t>) {
+        pack_comparison(dst, a, a_step, b, b_step, rounds, false, equal);
+    } else {
+        const auto less = [](auto x, auto y) { return x < y; };
+        const auto less_equal = [](auto x, auto y) { return x <= y; };
+        switch (mode) {
+        case CMPMODE::LT: pack_comparison(dst, a, a_step, b, b_step, rounds, false, less); break;
+        case CMPMODE::GT: pack_comparison(dst, b, b_step, a, a_step, rounds, false, less); break;
+        case CMPMODE::LE: pack_comparison(dst, a, a_step, b, b_step, rounds, false, less_equal); break;
+        case CMPMODE::GE: pack_comparison(dst, b, b_step, a, a_step, rounds, false, less_equal); break;
+        case CMPMODE::EQ: pack_comparison(dst, a, a_step, b, b_step, rounds, false, equal); break;
+        case CMPMODE::NE: pack_comparison(dst, a, a_step, b, b_step, rounds, true, equal); break;
         }
     }
 }
 
-// Calls use(comparison) with a function object of the mode.
-template <class Use>
-inline void with_comparison(CMPMODE mode, Use use)
+// The elements of a repeat one behind the other: in place, or gathered from their blocks.
+template <class T>
+inline const T* whole_repeat(const Strided<T>& operand, uint32_t repeat, T* gathered)
 {
-    switch (mode) {
-    case CMPMODE::LT: use([](auto a, auto b) { return a < b; }); break;
-    case CMPMODE::GT: use([](auto a, auto b) { return a > b; }); break;
-    case CMPMODE::EQ: use([](auto a, auto b) { return a == b; }); break;
-    case CMPMODE::LE: use([](auto a, auto b) { return a <= b; }); break;
-    case CMPMODE::GE: use([](auto a, auto b) { return a >= b; }); break;
-    case CMPMODE::NE: use([](auto a, auto b) { return a != b; }); break;
+    if (operand.dense()) {
+        return operand.at(repeat, 0);
+    }
+    for (uint32_t i = 0; i < per_repeat<T>; i += per_block<T>) {
+        memcpy(static_cast<void*>(gathered + i), operand.at(repeat, i), 32);
+    }
+    return gathered;
+}
+
+template <class T>
+inline void fill_repeat(T* filled, T value)
+{
+    for (uint32_t i = 0; i < per_repeat<T>; ++i) {
+        filled[i] = value;
     }
 }
 
 template <class T>
-inline void check_compare(const Instruction& instruction, CMPMODE mode)
+inline void check_compare(CMPMODE mode, const char* api, Site site)
 {
     static_assert(one_of<T, half, float, int32_t>, "NPK-RC08: Compare takes half, float and int32_t on arch 2201");
-    instruction.require(!std::is_same_v<T, int32_t> || mode == CMPMODE::EQ, "DtypeLegality",
-                        "int32_t can only be compared with CMPMODE::EQ on arch 2201");
+    if (std::is_same_v<T, int32_t> && mode != CMPMODE::EQ) {
+        raise(kOperand, "DtypeLegality", api, site,
+              "%s: int32_t can only be compared with CMPMODE::EQ on arch 2201", api);
+    }
 }
 
 } // namespace npk
@@ -68,35 +104,30 @@ namespace AscendC {
 
 // `count` elements must fill whole repeats of 256 bytes.
 template <class T, class U>
-inline void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
-                    CMPMODE cmpMode, uint32_t count NPK_SITE)
+void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+             CMPMODE cmpMode, uint32_t count NPK_SITE)
 {
     static_assert(npk::one_of<U, int8_t, uint8_t>, "NPK-RC08: Compare writes int8_t or uint8_t");
     const npk::Instruction instruction("Compare", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
-    npk::check_compare<T>(instruction, cmpMode);
+    npk::check_compare<T>(cmpMode, "Compare", NPK_AT);
     instruction.multiple("count in bytes", static_cast<uint64_t>(count) * sizeof(T), 256);
     instruction.in("src0", src0, count);
     instruction.in("src1", src1, count);
     instruction.out("dst", dst, count / 8);
     // Elements beyond the last whole repeat take no part.
-    const uint32_t whole = count / npk::per_repeat<T> * npk::per_repeat<T>;
-    const T* a = src0.Address();
-    const T* b = src1.Address();
-    npk::with_comparison(cmpMode, [&](auto compare) {
-        npk::pack_bits(reinterpret_cast<uint8_t*>(dst.Address()), whole,
-                       [a, b, compare](uint32_t i) { return compare(npk::widen(a[i]), npk::widen(b[i])); });
-    });
+    constexpr uint32_t elements = npk::per_repeat<T>;
+    npk::compare_repeats(cmpMode, dst.Address(), src0.Address(), elements, src1.Address(), elements, count / elements);
 }
 
 // Repeats write their bits one after the other; the mask argument has no effect on arch 2201.
 template <class T, class U, bool isSetMask = true>
-inline void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
-                    CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime,
-                    const BinaryRepeatParams& repeatParams NPK_SITE)
+void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+             CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime,
+             const BinaryRepeatParams& repeatParams NPK_SITE)
 {
     (void)mask;
     const npk::Instruction instruction("Compare", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
-    npk::check_compare<T>(instruction, cmpMode);
+    npk::check_compare<T>(cmpMode, "Compare", NPK_AT);
     constexpr uint32_t elements = npk::per_repeat<T>;
     const npk::Repeats repeats = {npk::Mask{}, repeatTime, elements, elements};
     const npk::Strided<T> a = {src0.Address(), repeatParams.src0BlkStride, repeatParams.src0RepStride, elements};
@@ -104,83 +135,71 @@ inline void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const
     npk::check_strided(instruction, false, "src0", src0, a, repeats);
     npk::check_strided(instruction, false, "src1", src1, b, repeats);
     instruction.out("dst", dst, repeatTime * (elements / 8));
-    npk::with_comparison(cmpMode, [&](auto compare) {
-        npk::for_each_run(repeats, elements, false, [&](uint32_t r, uint32_t first, uint32_t count) {
-            const T* left = a.at(r, first);
-            const T* right = b.at(r, first);
-            uint8_t* out = reinterpret_cast<uint8_t*>(dst.Address()) + (r * elements + first) / 8;
-            npk::pack_bits(out, count,
-                           [left, right, compare](uint32_t i) {
-                               return compare(npk::widen(left[i]), npk::widen(right[i]));
-                           });
-        });
-    });
+    for (uint32_t r = 0; r < repeatTime; ++r) {
+        T left[elements], right[elements];
+        npk::compare_repeats(cmpMode, dst.Address() + r * (elements / 8), npk::whole_repeat(a, r, left), 0,
+                             npk::whole_repeat(b, r, right), 0, 1);
+    }
 }
 
 template <class T, class U, bool isSetMask = true>
-inline void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
-                    CMPMODE cmpMode, const uint64_t mask[], uint8_t repeatTime,
-                    const BinaryRepeatParams& repeatParams NPK_SITE)
+void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+             CMPMODE cmpMode, const uint64_t mask[], uint8_t repeatTime,
+             const BinaryRepeatParams& repeatParams NPK_SITE)
 {
     (void)mask;
     Compare(dst, src0, src1, cmpMode, uint64_t{0}, repeatTime, repeatParams NPK_PASS);
 }
 
 template <class T, class U>
-inline void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const std::enable_if_t<true, T> src1Scalar,
-                     CMPMODE cmpMode, uint32_t count NPK_SITE)
+void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const std::enable_if_t<true, T> src1Scalar,
+              CMPMODE cmpMode, uint32_t count NPK_SITE)
 {
     static_assert(npk::one_of<U, int8_t, uint8_t>, "NPK-RC08: Compares writes int8_t or uint8_t");
     const npk::Instruction instruction("Compares", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
-    npk::check_compare<T>(instruction, cmpMode);
+    npk::check_compare<T>(cmpMode, "Compares", NPK_AT);
     instruction.multiple("count in bytes", static_cast<uint64_t>(count) * sizeof(T), 256);
     instruction.in("src0", src0, count);
     instruction.out("dst", dst, count / 8);
-    const uint32_t whole = count / npk::per_repeat<T> * npk::per_repeat<T>;
-    const T* a = src0.Address();
-    const auto b = npk::widen(src1Scalar);
-    npk::with_comparison(cmpMode, [&](auto compare) {
-        npk::pack_bits(reinterpret_cast<uint8_t*>(dst.Address()), whole,
-                       [a, b, compare](uint32_t i) { return compare(npk::widen(a[i]), b); });
-    });
+    constexpr uint32_t elements = npk::per_repeat<T>;
+    T scalar[elements];
+    npk::fill_repeat<T>(scalar, src1Scalar);
+    npk::compare_repeats(cmpMode, dst.Address(), src0.Address(), elements, scalar, 0, count / elements);
 }
 
 template <class T, class U, bool isSetMask = true>
-inline void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const std::enable_if_t<true, T> src1Scalar,
-                     CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime,
-                     const UnaryRepeatParams& repeatParams NPK_SITE)
+void Compares(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const std::enable_if_t<true, T> src1Scalar,
+              CMPMODE cmpMode, const uint64_t mask, uint8_t repeatTime,
+              const UnaryRepeatParams& repeatParams NPK_SITE)
 {
     (void)mask;
     const npk::Instruction instruction("Compares", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
-    npk::check_compare<T>(instruction, cmpMode);
+    npk::check_compare<T>(cmpMode, "Compares", NPK_AT);
     constexpr uint32_t elements = npk::per_repeat<T>;
     const npk::Repeats repeats = {npk::Mask{}, repeatTime, elements, elements};
     const npk::Strided<T> a = {src0.Address(), repeatParams.srcBlkStride, repeatParams.srcRepStride, elements};
     npk::check_strided(instruction, false, "src0", src0, a, repeats);
     instruction.out("dst", dst, repeatTime * (elements / 8));
-    const auto b = npk::widen(src1Scalar);
-    npk::with_comparison(cmpMode, [&](auto compare) {
-        npk::for_each_run(repeats, elements, false, [&](uint32_t r, uint32_t first, uint32_t count) {
-            const T* left = a.at(r, first);
-            uint8_t* out = reinterpret_cast<uint8_t*>(dst.Address()) + (r * elements + first) / 8;
-            npk::pack_bits(out, count,
-                           [left, b, compare](uint32_t i) { return compare(npk::widen(left[i]), b); });
-        });
-    });
+    T scalar[elements];
+    npk::fill_repeat<T>(scalar, src1Scalar);
+    for (uint32_t r = 0; r < repeatTime; ++r) {
+        T left[elements];
+        npk::compare_repeats(cmpMode, dst.Address() + r * (elements / 8), npk::whole_repeat(a, r, left), 0, scalar, 0, 1);
+    }
 }
 
 // The name of Compares in CANN 8.1.
 template <class T, class U>
-inline void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0,
-                          const std::enable_if_t<true, T> src1Scalar, CMPMODE cmpMode, uint32_t count NPK_SITE)
+void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0,
+                   const std::enable_if_t<true, T> src1Scalar, CMPMODE cmpMode, uint32_t count NPK_SITE)
 {
     Compares(dst, src0, src1Scalar, cmpMode, count NPK_PASS);
 }
 
 template <class T, class U, bool isSetMask = true>
-inline void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0,
-                          const std::enable_if_t<true, T> src1Scalar, CMPMODE cmpMode, const uint64_t mask,
-                          uint8_t repeatTime, const UnaryRepeatParams& repeatParams NPK_SITE)
+void CompareScalar(const LocalTensor<U>& dst, const LocalTensor<T>& src0,
+                   const std::enable_if_t<true, T> src1Scalar, CMPMODE cmpMode, const uint64_t mask,
+                   uint8_t repeatTime, const UnaryRepeatParams& repeatParams NPK_SITE)
 {
     Compares(dst, src0, src1Scalar, cmpMode, mask, repeatTime, repeatParams NPK_PASS);
 }
@@ -293,8 +312,8 @@ namespace AscendC {
 
 // Bit 1 takes src0, bit 0 the scalar.
 template <class T, class U>
-inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
-                   std::enable_if_t<true, T> src1, SELMODE selMode, uint32_t count NPK_SITE)
+void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
+            std::enable_if_t<true, T> src1, SELMODE selMode, uint32_t count NPK_SITE)
 {
     const npk::Instruction instruction("Select", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
     instruction.require(selMode == SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",
@@ -304,8 +323,8 @@ inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, con
 
 // Bit 1 takes src0, bit 0 src1.
 template <class T, class U>
-inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
-                   const LocalTensor<T>& src1, SELMODE selMode, uint32_t count NPK_SITE)
+void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
+            const LocalTensor<T>& src1, SELMODE selMode, uint32_t count NPK_SITE)
 {
     const npk::Instruction instruction("Select", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
     instruction.require(selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",
@@ -316,9 +335,9 @@ inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, con
 
 #define NPK_SELECT_REPEAT(MASK_TYPE, MASK_VALUE)                                                              \
     template <class T, class U, bool isSetMask = true>                                                        \
-    inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,  \
-                       std::enable_if_t<true, T> src1, SELMODE selMode, MASK_TYPE, uint8_t repeatTime,        \
-                       const BinaryRepeatParams& repeatParams NPK_SITE)                                       \
+    void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,         \
+                std::enable_if_t<true, T> src1, SELMODE selMode, MASK_TYPE, uint8_t repeatTime,               \
+                const BinaryRepeatParams& repeatParams NPK_SITE)                                              \
     {                                                                                                         \
         const npk::Instruction instruction("Select", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);                 \
         instruction.require(selMode == SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",                        \
@@ -328,9 +347,9 @@ inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, con
                            repeatTime, repeatParams);                                                         \
     }                                                                                                         \
     template <class T, class U, bool isSetMask = true>                                                        \
-    inline void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,  \
-                       const LocalTensor<T>& src1, SELMODE selMode, MASK_TYPE, uint8_t repeatTime,            \
-                       const BinaryRepeatParams& repeatParams NPK_SITE)                                       \
+    void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,         \
+                const LocalTensor<T>& src1, SELMODE selMode, MASK_TYPE, uint8_t repeatTime,                   \
+                const BinaryRepeatParams& repeatParams NPK_SITE)                                              \
     {                                                                                                         \
         const npk::Instruction instruction("Select", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);                 \
         instruction.require(selMode != SELMODE::VSEL_TENSOR_SCALAR_MODE, "SelectMode",                        \

@@ -320,58 +320,58 @@ NPK_OUT_OF_LINE void copy_nd2nz(const AscendC::LocalTensor<T>& dst, const Ascend
 namespace AscendC {
 
 template <class T>
-inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count NPK_SITE)
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count NPK_SITE)
 {
     npk::copy_count<T>(dst, src, count NPK_PASS);
 }
 
 template <class T>
-inline void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count NPK_SITE)
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count NPK_SITE)
 {
     npk::copy_count<T>(dst, src, count NPK_PASS);
 }
 
 template <class T>
-inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count NPK_SITE)
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count NPK_SITE)
 {
     npk::copy_count<T>(dst, src, count NPK_PASS);
 }
 
 template <class T>
-inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params NPK_SITE)
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params NPK_SITE)
 {
     npk::copy_blocks<T>(dst, src, params NPK_PASS);
 }
 
 template <class T>
-inline void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params NPK_SITE)
+void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params NPK_SITE)
 {
     npk::copy_blocks<T>(dst, src, params NPK_PASS);
 }
 
 template <class T>
-inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params NPK_SITE)
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params NPK_SITE)
 {
     npk::copy_blocks<T>(dst, src, params NPK_PASS);
 }
 
 template <class T>
-inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Nd2NzParams& params NPK_SITE)
+void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Nd2NzParams& params NPK_SITE)
 {
     npk::copy_nd2nz(dst, src, params NPK_PASS);
 }
 
 template <class T>
-inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params,
-                        const DataCopyPadExtParams<T>& padParams NPK_SITE)
+void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& params,
+                 const DataCopyPadExtParams<T>& padParams NPK_SITE)
 {
     npk::copy_pad_in(dst, src, params.blockCount, params.blockLen, params.srcStride, params.dstStride,
                      padParams NPK_PASS);
 }
 
 template <class T>
-inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params,
-                        const DataCopyPadParams& padParams NPK_SITE)
+void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& params,
+                 const DataCopyPadParams& padParams NPK_SITE)
 {
     DataCopyPadExtParams<T> pad;
     pad.isPad = padParams.isPad;
@@ -382,33 +382,33 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
 }
 
 template <class T>
-inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
-                        const DataCopyExtParams& params NPK_SITE)
+void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src,
+                 const DataCopyExtParams& params NPK_SITE)
 {
     npk::copy_pad_out(dst, src, params.blockCount, params.blockLen, params.srcStride, params.dstStride NPK_PASS);
 }
 
 template <class T>
-inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params NPK_SITE)
+void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& params NPK_SITE)
 {
     npk::copy_pad_out(dst, src, params.blockCount, params.blockLen, params.srcStride, params.dstStride NPK_PASS);
 }
 
 // Moves to global memory add to what is there until SetAtomicNone.
 template <class T>
-inline void SetAtomicAdd()
+void SetAtomicAdd()
 {
     npk::core().atomic_op = npk::kAtomicAdd;
 }
 
 template <class T>
-inline void SetAtomicMax()
+void SetAtomicMax()
 {
     npk::core().atomic_op = npk::kAtomicMax;
 }
 
 template <class T>
-inline void SetAtomicMin()
+void SetAtomicMin()
 {
     npk::core().atomic_op = npk::kAtomicMin;
 }

@@ -64,8 +64,8 @@ struct CopyRepeatParams {
 };
 
 template <class T>
-inline void Duplicate(const LocalTensor<T>& dst, const std::enable_if_t<true, T>& scalarValue,
-                      const int32_t& count NPK_SITE)
+void Duplicate(const LocalTensor<T>& dst, const std::enable_if_t<true, T>& scalarValue,
+               const int32_t& count NPK_SITE)
 {
     static_assert(npk::movable<T>, "NPK-RC08: Duplicate takes 16- and 32-bit types on arch 2201");
     const npk::Instruction instruction("Duplicate", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
@@ -81,15 +81,15 @@ inline void Duplicate(const LocalTensor<T>& dst, const std::enable_if_t<true, T>
 }
 
 template <class T, bool isSetMask = true>
-inline void Duplicate(const LocalTensor<T>& dst, const std::enable_if_t<true, T>& scalarValue, uint64_t mask,
-                      const uint8_t repeatTime, const uint16_t dstBlockStride, const uint8_t dstRepeatStride NPK_SITE)
+void Duplicate(const LocalTensor<T>& dst, const std::enable_if_t<true, T>& scalarValue, uint64_t mask,
+               const uint8_t repeatTime, const uint16_t dstBlockStride, const uint8_t dstRepeatStride NPK_SITE)
 {
     npk::duplicate_repeat<T>(dst, scalarValue, isSetMask, mask, repeatTime, dstBlockStride, dstRepeatStride NPK_PASS);
 }
 
 template <class T, bool isSetMask = true>
-inline void Duplicate(const LocalTensor<T>& dst, const std::enable_if_t<true, T>& scalarValue, uint64_t mask[],
-                      const uint8_t repeatTime, const uint16_t dstBlockStride, const uint8_t dstRepeatStride NPK_SITE)
+void Duplicate(const LocalTensor<T>& dst, const std::enable_if_t<true, T>& scalarValue, uint64_t mask[],
+               const uint8_t repeatTime, const uint16_t dstBlockStride, const uint8_t dstRepeatStride NPK_SITE)
 {
     npk::duplicate_repeat<T>(dst, scalarValue, isSetMask, static_cast<const uint64_t*>(mask), repeatTime,
                              dstBlockStride, dstRepeatStride NPK_PASS);
@@ -160,8 +160,8 @@ NPK_OUT_OF_LINE void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& 
 
 #define NPK_COPY(MASK_TYPE, MASK_VALUE)                                                                       \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, MASK_TYPE,                         \
-                     const uint8_t repeatTime, const CopyRepeatParams& repeatParams NPK_SITE)                 \
+    void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, MASK_TYPE,                                \
+              const uint8_t repeatTime, const CopyRepeatParams& repeatParams NPK_SITE)                        \
     {                                                                                                         \
         static_assert(npk::movable<T>, "NPK-RC08: Copy takes 16- and 32-bit types on arch 2201");             \
         const npk::Instruction instruction("Copy", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);                   \
@@ -255,9 +255,9 @@ NPK_OUT_OF_LINE void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src
 }
 
 template <class T>
-inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
-                   const uint32_t srcBaseAddr, const uint64_t mask, const uint8_t repeatTime,
-                   const uint16_t dstRepStride NPK_SITE)
+void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
+            const uint32_t srcBaseAddr, const uint64_t mask, const uint8_t repeatTime,
+            const uint16_t dstRepStride NPK_SITE)
 {
     constexpr uint32_t elements = npk::per_repeat<T>, in_block = npk::per_block<T>;
     const uint32_t count = static_cast<uint32_t>(mask < elements ? mask : elements);
@@ -268,7 +268,7 @@ inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const L
 
 // Transposes one 16 x 16 matrix of 16-bit elements.
 template <class T>
-inline void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src NPK_SITE)
+void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src NPK_SITE)
 {
     static_assert(npk::one_of<T, int16_t, uint16_t, half>,
                   "NPK-RC08: Transpose takes int16_t, uint16_t and half on arch 2201");

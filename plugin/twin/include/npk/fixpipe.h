@@ -12,8 +12,8 @@ struct FixpipeConfig {
     CO2Layout format;
 };
 
-constexpr FixpipeConfig CFG_NZ = {CO2Layout::NZ};
-constexpr FixpipeConfig CFG_ROW_MAJOR = {CO2Layout::ROW_MAJOR};
+inline constexpr FixpipeConfig CFG_NZ = {CO2Layout::NZ};
+inline constexpr FixpipeConfig CFG_ROW_MAJOR = {CO2Layout::ROW_MAJOR};
 
 struct FixpipeParamsV220 {
     FixpipeParamsV220() = default;
@@ -117,7 +117,7 @@ NPK_OUT_OF_LINE void fixpipe(const Destination& dst, const AscendC::LocalTensor<
 namespace AscendC {
 
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
-inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& params NPK_SITE)
+void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& params NPK_SITE)
 {
     static_assert(std::is_same_v<U, float>, "NPK-RC08: Fixpipe reads float results here");
     npk::fixpipe<config.format, T>(dst, src, params NPK_PASS);
@@ -125,7 +125,7 @@ inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const
 
 // To L1 the result keeps its fractal layout.
 template <class T, class U, const FixpipeConfig& config = CFG_NZ>
-inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& params NPK_SITE)
+void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& params NPK_SITE)
 {
     static_assert(std::is_same_v<U, float>, "NPK-RC08: Fixpipe reads float results here");
     static_assert(config.format == CO2Layout::NZ, "NPK-RC08: Fixpipe to L1 writes NZ");

@@ -125,13 +125,13 @@ NPK_OUT_OF_LINE void load_2d(const AscendC::LocalTensor<T>& dst, const Source& s
 namespace AscendC {
 
 template <class T>
-inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParams& params NPK_SITE)
+void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParams& params NPK_SITE)
 {
     npk::load_2d(dst, src, params NPK_PASS);
 }
 
 template <class T>
-inline void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadData2DParams& params NPK_SITE)
+void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadData2DParams& params NPK_SITE)
 {
     npk::load_2d(dst, src, params NPK_PASS);
 }

@@ -241,8 +241,8 @@ NPK_OUT_OF_LINE void multiply(const AscendC::LocalTensor<float>& dst, const Asce
 namespace AscendC {
 
 template <class T, class U, class S>
-inline void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter,
-                 const MmadParams& mmadParams NPK_SITE)
+void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter,
+          const MmadParams& mmadParams NPK_SITE)
 {
     static_assert(std::is_same_v<T, float> && std::is_same_v<U, S> && npk::one_of<U, half, bfloat16_t, float>,
                   "NPK-RC08: Mmad takes half, bfloat16_t or float operands of one type and gives float here");
@@ -257,8 +257,8 @@ inline void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const Loca
 
 // C starts from the bias, one value for each column.
 template <class T, class U, class S, class V>
-inline void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter,
-                 const LocalTensor<V>& bias, const MmadParams& mmadParams NPK_SITE)
+void Mmad(const LocalTensor<T>& dst, const LocalTensor<U>& fm, const LocalTensor<S>& filter,
+          const LocalTensor<V>& bias, const MmadParams& mmadParams NPK_SITE)
 {
     static_assert(std::is_same_v<T, float> && std::is_same_v<U, S> && npk::one_of<U, half, bfloat16_t, float> &&
                       std::is_same_v<V, float>,

@@ -72,6 +72,42 @@ constexpr NpkPipe pipe_out_of(AscendC::TPosition position)
     }
 }
 
+// What all queues share: buffers that are taken, put in line, taken out in order and given back.
+class Queue {
+public:
+    void attach(Slot* slots, uint32_t first, uint32_t count)
+    {
+        slots_ = slots;
+        first_ = first;
+        count_ = count;
+        next_ = head_ = queued_ = 0;
+    }
+
+protected:
+    const Slot& allocate(NPK_SITE_ONLY);
+    void enqueue(const void* address, uint32_t depth NPK_SITE);
+    const Slot& dequeue(NPK_SITE_ONLY);
+    void release(const void* address NPK_SITE);
+    bool has_free() const;
+    uint32_t queued() const { return queued_; }
+
+private:
+    uint32_t event_of(uint32_t index) const { return kQueueEventBase + first_ + index; }
+    void require_attached(const char* api NPK_SITE) const;
+    uint32_t find(const void* address, const char* api NPK_SITE) const;
+
+    Slot* slots_ = nullptr;
+    uint32_t first_ = 0; // of its buffers, among all of the kernel
+    uint32_t count_ = 0;
+    uint32_t next_ = 0;   // where allocate looks first
+    uint32_t head_ = 0;   // oldest entry of order_
+    uint32_t queued_ = 0; // entries of order_ in use
+    uint8_t order_[kMaxBuffers];
+};
+
+// `size` elements of `item` bytes, `offset` bytes into a buffer.
+uint8_t* part_of_buffer(uint8_t* address, uint32_t bytes, uint32_t offset, uint32_t size, uint32_t item NPK_SITE);
+
 } // namespace npk
 
 namespace AscendC {
@@ -87,55 +123,17 @@ public:
     TPipe() { Init(); }
     TPipe(const TPipe&) = delete;
     TPipe& operator=(const TPipe&) = delete;
-    ~TPipe() noexcept(false)
-    {
-        NpkCore& core = npk::core();
-        if (core.pipe == this) {
-            core.pipe = nullptr;
-        }
-#if NPK_TWIN_CHECKED
-        if (!unwinding()) {
-            check_leaks();
-        }
-        release_all();
-#endif
-    }
+    ~TPipe() noexcept(false);
 
-    void Init()
-    {
-        npk::core().pipe = this;
-        Reset();
-    }
-
-    void Reset()
-    {
-#if NPK_TWIN_CHECKED
-        release_all();
-#endif
-        for (uint32_t& used : used_) {
-            used = 0;
-        }
-        buffers_ = 0;
-        for (auto& row : events_) {
-            for (uint8_t& in_use : row) {
-                in_use = 0;
-            }
-        }
-    }
-
-    void Destroy()
-    {
-#if NPK_TWIN_CHECKED
-        check_leaks();
-#endif
-        Reset();
-    }
+    void Init();
+    void Reset();
+    void Destroy();
 
     template <TPosition source, TPosition destination, int32_t depth, auto mask>
     bool InitBuffer(TQueBind<source, destination, depth, mask>& queue, uint8_t num, uint32_t bytes NPK_SITE)
     {
         constexpr NpkMemory memory = TQueBind<source, destination, depth, mask>::kMemory;
-        queue.attach(this, buffers_, num);
+        queue.attach(slots_ + buffers_, buffers_, num);
         for (uint32_t i = 0; i < num; ++i) {
             allocate(memory, bytes, true, npk::pipe_into(source, destination),
                      npk::pipe_out_of(destination) NPK_PASS);
@@ -156,14 +154,9 @@ public:
     template <HardEvent event>
     TEventID AllocEventID(NPK_SITE_ONLY)
     {
-        uint8_t* in_use = events_[static_cast<uint32_t>(event)];
-        for (TEventID id = 0; id < 8; ++id) {
-            if (in_use[id] == 0) {
-                in_use[id] = 1;
-                return id;
-            }
-        }
-        npk::raise(npk::kEvent, "EventId", "AllocEventID", NPK_AT, "all 8 event ids of this pair of pipes are taken");
+        const TEventID id = free_event(event, "AllocEventID" NPK_PASS);
+        events_[static_cast<uint32_t>(event)][id] = 1;
+        return id;
     }
 
     template <HardEvent event>
@@ -175,16 +168,7 @@ public:
     }
 
     // A free id that is not reserved: set and wait must follow each other at once.
-    TEventID FetchEventID(HardEvent event NPK_SITE)
-    {
-        const uint8_t* in_use = events_[static_cast<uint32_t>(event)];
-        for (TEventID id = 0; id < 8; ++id) {
-            if (in_use[id] == 0) {
-                return id;
-            }
-        }
-        npk::raise(npk::kEvent, "EventId", "FetchEventID", NPK_AT, "all 8 event ids of this pair of pipes are taken");
-    }
+    TEventID FetchEventID(HardEvent event NPK_SITE) { return free_event(event, "FetchEventID" NPK_PASS); }
 
     template <HardEvent event>
     TEventID FetchEventID(NPK_SITE_ONLY)
@@ -192,71 +176,14 @@ public:
         return FetchEventID(event NPK_PASS);
     }
 
-    npk::Slot* slots() { return slots_; }
-
     // Faults when a queue still owns a tensor.
-    void check_leaks()
-    {
-        for (uint32_t i = 0; i < buffers_; ++i) {
-            if (slots_[i].is_queue && slots_[i].state != npk::SlotState::kFree) {
-                npk::raise(npk::kQueue, "ErrorLeak", "FreeTensor", npk::Site{nullptr, 0},
-                           "a tensor of %u bytes in %s was allocated and never freed (buffer %u of the kernel)",
-                           slots_[i].bytes, npk::memory_name(slots_[i].memory), i);
-            }
-        }
-    }
+    void check_leaks();
 
 private:
-    static bool unwinding() { return npk::core().unwinding != 0; }
-
-    void release_all()
-    {
-        for (uint32_t i = 0; i < buffers_; ++i) {
-            npk::host_table->check_release(slots_[i].memory, reinterpret_cast<uint64_t>(slots_[i].address),
-                                           slots_[i].bytes);
-        }
-    }
-
-    __attribute__((noinline)) npk::Slot& allocate(NpkMemory memory, uint32_t wanted, bool is_queue, NpkPipe producer, NpkPipe consumer NPK_SITE)
-    {
-        const NpkCore& core = npk::core();
-        const uint32_t unit = memory == NPK_MEM_L0A || memory == NPK_MEM_L0B ? 512
-                              : memory == NPK_MEM_L0C                        ? 1024
-                              : memory == NPK_MEM_BT                         ? 64
-                                                                             : 32;
-        const uint64_t bytes = (static_cast<uint64_t>(wanted) + unit - 1) / unit * unit;
-        if (buffers_ == npk::kMaxBuffers) {
-            npk::raise(npk::kCapacity, "BufferCount", "InitBuffer", NPK_AT,
-                       "a kernel has at most %u buffers, counting each buffer of a queue", npk::kMaxBuffers);
-        }
-        if (used_[memory] + bytes > core.capacity[memory]) {
-            out_of_memory(memory, bytes NPK_PASS);
-        }
-        npk::Slot& slot = slots_[buffers_++];
-        slot = {core.memory[memory] + used_[memory], static_cast<uint32_t>(bytes), memory, npk::SlotState::kFree,
-                is_queue, false, producer, consumer};
-        used_[memory] += static_cast<uint32_t>(bytes);
-#if NPK_TWIN_CHECKED
-        npk::host_table->check_allocate(memory, reinterpret_cast<uint64_t>(slot.address), bytes);
-#endif
-        return slot;
-    }
-
-    [[noreturn]] __attribute__((cold, noinline)) void out_of_memory(NpkMemory memory, uint64_t bytes NPK_SITE)
-    {
-        char table[320];
-        int length = 0;
-        for (uint32_t i = 0; i < buffers_ && length < static_cast<int>(sizeof(table)) - 16; ++i) {
-            if (slots_[i].memory == memory) {
-                length += snprintf(table + length, sizeof(table) - static_cast<uint32_t>(length), "%s%u",
-                                   length ? " + " : "", slots_[i].bytes);
-            }
-        }
-        npk::raise(npk::kCapacity, "MemoryLimit", "InitBuffer", NPK_AT,
-                   "%s: needs %llu B of %u B (buffers so far: %s; wanted now: %llu)", npk::memory_name(memory),
-                   static_cast<unsigned long long>(used_[memory] + bytes), npk::core().capacity[memory],
-                   length ? table : "none", static_cast<unsigned long long>(bytes));
-    }
+    TEventID free_event(HardEvent event, const char* api NPK_SITE) const;
+    void release_all();
+    npk::Slot& allocate(NpkMemory memory, uint32_t wanted, bool is_queue, NpkPipe producer, NpkPipe consumer NPK_SITE);
+    [[noreturn]] void out_of_memory(NpkMemory memory, uint64_t bytes NPK_SITE);
 
     npk::Slot slots_[npk::kMaxBuffers];
     uint32_t buffers_ = 0;
@@ -270,7 +197,7 @@ inline TPipe* GetTPipePtr()
 }
 
 template <TPosition source, TPosition destination, int32_t depth, auto mask = 0>
-class TQueBind {
+class TQueBind : public npk::Queue {
 public:
     static constexpr TPosition kPosition = destination == TPosition::GM ? source : destination;
     static constexpr NpkMemory kMemory = npk::memory_of(kPosition);
@@ -278,87 +205,26 @@ public:
     template <class T>
     LocalTensor<T> AllocTensor(NPK_SITE_ONLY)
     {
-        require_attached("AllocTensor" NPK_PASS);
-        for (uint32_t tried = 0; tried < count_; ++tried) {
-            const uint32_t index = next_;
-            next_ = next_ + 1 == count_ ? 0 : next_ + 1;
-            npk::Slot& slot = slots()[index];
-            if (slot.state == npk::SlotState::kFree) {
-                slot.state = npk::SlotState::kAllocated;
-#if NPK_TWIN_CHECKED
-                if (slot.freed_before) {
-                    npk::host_table->check_wait_flag(slot.consumer, slot.producer, event_of(index), site.file,
-                                                     site.line);
-                }
-#endif
-                return view<T>(slot);
-            }
-        }
-        npk::raise(npk::kQueue, "QueueFull", "AllocTensor", NPK_AT,
-                   "all %u buffers of the queue are in use; free one or initialise the queue with more", count_);
+        return view<T>(allocate(NPK_PASS_ONLY));
     }
 
     template <class T>
     bool EnQue(const LocalTensor<T>& tensor NPK_SITE)
     {
-        const uint32_t index = find(tensor.Address(), "EnQue" NPK_PASS);
-        npk::Slot& slot = slots()[index];
-        if (slot.state != npk::SlotState::kAllocated && slot.state != npk::SlotState::kDequeued) {
-            npk::raise(npk::kQueue, "QueueState", "EnQue", NPK_AT, "the tensor is %s",
-                       slot.state == npk::SlotState::kFree ? "not allocated" : "already in the queue");
-        }
-#if NPK_TWIN_CHECKED
-        constexpr uint32_t limit = depth < 1 ? 1 : depth;
-        if (queued_ >= limit) {
-            npk::raise(npk::kQueue, "QueueDepth", "EnQue", NPK_AT, "%u tensors wait in a queue of depth %u", queued_,
-                       limit);
-        }
-        npk::host_table->check_set_flag(slot.producer, slot.consumer, event_of(index) + npk::kMaxBuffers, site.file,
-                                        site.line);
-#endif
-        slot.state = npk::SlotState::kQueued;
-        order_[(head_ + queued_) % npk::kMaxBuffers] = static_cast<uint8_t>(index);
-        ++queued_;
+        enqueue(tensor.Address(), kDepth NPK_PASS);
         return true;
     }
 
     template <class T>
     LocalTensor<T> DeQue(NPK_SITE_ONLY)
     {
-        require_attached("DeQue" NPK_PASS);
-        if (queued_ == 0) {
-            npk::raise(npk::kQueue, "QueueEmpty", "DeQue", NPK_AT,
-                       "the queue is empty: no tensor was put in with EnQue");
-        }
-        const uint32_t index = order_[head_];
-        head_ = (head_ + 1) % npk::kMaxBuffers;
-        --queued_;
-        npk::Slot& slot = slots()[index];
-        slot.state = npk::SlotState::kDequeued;
-#if NPK_TWIN_CHECKED
-        npk::host_table->check_wait_flag(slot.producer, slot.consumer, event_of(index) + npk::kMaxBuffers, site.file,
-                                         site.line);
-#endif
-        return view<T>(slot);
+        return view<T>(dequeue(NPK_PASS_ONLY));
     }
 
     template <class T>
     void FreeTensor(const LocalTensor<T>& tensor NPK_SITE)
     {
-        const uint32_t index = find(tensor.Address(), "FreeTensor" NPK_PASS);
-        npk::Slot& slot = slots()[index];
-        if (slot.state == npk::SlotState::kFree) {
-            npk::raise(npk::kQueue, "ErrorFree", "FreeTensor", NPK_AT, "the tensor is freed twice");
-        }
-        if (slot.state == npk::SlotState::kQueued) {
-            npk::raise(npk::kQueue, "QueueState", "FreeTensor", NPK_AT,
-                       "the tensor still waits in the queue; take it out with DeQue first");
-        }
-        slot.state = npk::SlotState::kFree;
-#if NPK_TWIN_CHECKED
-        slot.freed_before = true;
-        npk::host_table->check_set_flag(slot.consumer, slot.producer, event_of(index), site.file, site.line);
-#endif
+        release(tensor.Address() NPK_PASS);
     }
 
     // The forms that name both ends are for queues that bind two positions; the events are the same.
@@ -387,63 +253,19 @@ public:
         tensor = DeQue<T>(NPK_PASS_ONLY);
     }
 
-    bool VacantInQue() const { return queued_ < (depth < 1 ? 1 : depth); }
-    bool HasTensorInQue() const { return queued_ != 0; }
-    int32_t GetTensorCountInQue() const { return static_cast<int32_t>(queued_); }
-    bool HasIdleBuffer() const
-    {
-        for (uint32_t i = 0; i < count_; ++i) {
-            if (slots()[i].state == npk::SlotState::kFree) {
-                return true;
-            }
-        }
-        return false;
-    }
-
-    void attach(TPipe* pipe, uint32_t first, uint32_t count)
-    {
-        pipe_ = pipe;
-        first_ = first;
-        count_ = count;
-        next_ = head_ = queued_ = 0;
-    }
+    bool VacantInQue() const { return queued() < kDepth; }
+    bool HasTensorInQue() const { return queued() != 0; }
+    int32_t GetTensorCountInQue() const { return static_cast<int32_t>(queued()); }
+    bool HasIdleBuffer() const { return has_free(); }
 
 private:
-    npk::Slot* slots() const { return pipe_->slots() + first_; }
-    uint32_t event_of(uint32_t index) const { return npk::kQueueEventBase + first_ + index; }
-
-    void require_attached(const char* api NPK_SITE) const
-    {
-        if (pipe_ == nullptr) {
-            npk::raise(npk::kQueue, "ErrorBuffer0", api, NPK_AT, "the queue has no buffers: call InitBuffer first");
-        }
-    }
+    static constexpr uint32_t kDepth = depth < 1 ? 1 : depth;
 
     template <class T>
     static LocalTensor<T> view(const npk::Slot& slot)
     {
         return LocalTensor<T>::View(slot.address, slot.bytes / sizeof(T), kPosition);
     }
-
-    uint32_t find(const void* address, const char* api NPK_SITE) const
-    {
-        require_attached(api NPK_PASS);
-        const uint8_t* base = slots()[0].address;
-        const uint8_t* wanted = static_cast<const uint8_t*>(address);
-        const uint32_t bytes = slots()[0].bytes;
-        if (wanted < base || bytes == 0 || wanted >= base + static_cast<uint64_t>(bytes) * count_) {
-            npk::raise(npk::kQueue, "ErrorBuffer1", api, NPK_AT, "the tensor is not one of this queue's buffers");
-        }
-        return static_cast<uint32_t>(wanted - base) / bytes;
-    }
-
-    TPipe* pipe_ = nullptr;
-    uint32_t first_ = 0;
-    uint32_t count_ = 0;
-    uint32_t next_ = 0;   // where AllocTensor looks first
-    uint32_t head_ = 0;   // oldest entry of order_
-    uint32_t queued_ = 0; // entries of order_ in use
-    uint8_t order_[npk::kMaxBuffers];
 };
 
 // VECIN, A1, ...: tensors come from outside; VECOUT, CO1: tensors leave.
@@ -471,21 +293,8 @@ public:
     template <class T>
     LocalTensor<T> GetWithOffset(uint32_t size, uint32_t offset NPK_SITE) const
     {
-        if (address_ == nullptr) {
-            npk::raise(npk::kQueue, "ErrorBuffer0", "TBuf::Get", NPK_AT, "the TBuf has no memory: call InitBuffer first");
-        }
-#if NPK_TWIN_CHECKED
-        if (offset % 32 != 0) {
-            npk::raise(npk::kIllegal, "ErrorRead4", "TBuf::GetWithOffset", NPK_AT,
-                       "the offset %u is not a multiple of 32 bytes", offset);
-        }
-        if (offset + static_cast<uint64_t>(size) * sizeof(T) > bytes_) {
-            npk::raise(npk::kBounds, "ErrorBuffer3", "TBuf::GetWithOffset", NPK_AT,
-                       "%llu bytes at offset %u exceed the buffer of %u bytes",
-                       static_cast<unsigned long long>(size) * sizeof(T), offset, bytes_);
-        }
-#endif
-        return LocalTensor<T>::View(address_ + offset, size, position);
+        uint8_t* start = npk::part_of_buffer(address_, bytes_, offset, size, sizeof(T) NPK_PASS);
+        return LocalTensor<T>::View(start, size, position);
     }
 
     void attach(uint8_t* address, uint32_t bytes)
@@ -500,5 +309,266 @@ private:
 };
 
 } // namespace AscendC
+
+#if NPK_HAS_BODIES
+
+// NPK_SITE without its default value.
+#if NPK_TWIN_CHECKED
+#define NPK_FROM_ONLY [[maybe_unused]] ::npk::Site site
+#define NPK_FROM , NPK_FROM_ONLY
+#else
+#define NPK_FROM_ONLY
+#define NPK_FROM
+#endif
+
+namespace npk {
+
+NPK_BODY const Slot& Queue::allocate(NPK_FROM_ONLY)
+{
+    require_attached("AllocTensor" NPK_PASS);
+    for (uint32_t tried = 0; tried < count_; ++tried) {
+        const uint32_t index = next_;
+        next_ = next_ + 1 == count_ ? 0 : next_ + 1;
+        Slot& slot = slots_[index];
+        if (slot.state == SlotState::kFree) {
+            slot.state = SlotState::kAllocated;
+#if NPK_TWIN_CHECKED
+            if (slot.freed_before) {
+                host_table->check_wait_flag(slot.consumer, slot.producer, event_of(index), site.file, site.line);
+            }
+#endif
+            return slot;
+        }
+    }
+    raise(kQueue, "QueueFull", "AllocTensor", NPK_AT,
+          "all %u buffers of the queue are in use; free one or initialise the queue with more", count_);
+}
+
+NPK_BODY void Queue::enqueue(const void* address, [[maybe_unused]] uint32_t depth NPK_FROM)
+{
+    const uint32_t index = find(address, "EnQue" NPK_PASS);
+    Slot& slot = slots_[index];
+    if (slot.state != SlotState::kAllocated && slot.state != SlotState::kDequeued) {
+        raise(kQueue, "QueueState", "EnQue", NPK_AT, "the tensor is %s",
+              slot.state == SlotState::kFree ? "not allocated" : "already in the queue");
+    }
+#if NPK_TWIN_CHECKED
+    if (queued_ >= depth) {
+        raise(kQueue, "QueueDepth", "EnQue", NPK_AT, "%u tensors wait in a queue of depth %u", queued_, depth);
+    }
+    host_table->check_set_flag(slot.producer, slot.consumer, event_of(index) + kMaxBuffers, site.file, site.line);
+#endif
+    slot.state = SlotState::kQueued;
+    order_[(head_ + queued_) % kMaxBuffers] = static_cast<uint8_t>(index);
+    ++queued_;
+}
+
+NPK_BODY const Slot& Queue::dequeue(NPK_FROM_ONLY)
+{
+    require_attached("DeQue" NPK_PASS);
+    if (queued_ == 0) {
+        raise(kQueue, "QueueEmpty", "DeQue", NPK_AT, "the queue is empty: no tensor was put in with EnQue");
+    }
+    const uint32_t index = order_[head_];
+    head_ = (head_ + 1) % kMaxBuffers;
+    --queued_;
+    Slot& slot = slots_[index];
+    slot.state = SlotState::kDequeued;
+#if NPK_TWIN_CHECKED
+    host_table->check_wait_flag(slot.producer, slot.consumer, event_of(index) + kMaxBuffers, site.file, site.line);
+#endif
+    return slot;
+}
+
+NPK_BODY void Queue::release(const void* address NPK_FROM)
+{
+    const uint32_t index = find(address, "FreeTensor" NPK_PASS);
+    Slot& slot = slots_[index];
+    if (slot.state == SlotState::kFree) {
+        raise(kQueue, "ErrorFree", "FreeTensor", NPK_AT, "the tensor is freed twice");
+    }
+    if (slot.state == SlotState::kQueued) {
+        raise(kQueue, "QueueState", "FreeTensor", NPK_AT,
+              "the tensor still waits in the queue; take it out with DeQue first");
+    }
+    slot.state = SlotState::kFree;
+#if NPK_TWIN_CHECKED
+    slot.freed_before = true;
+    host_table->check_set_flag(slot.consumer, slot.producer, event_of(index), site.file, site.line);
+#endif
+}
+
+NPK_BODY bool Queue::has_free() const
+{
+    for (uint32_t i = 0; i < count_; ++i) {
+        if (slots_[i].state == SlotState::kFree) {
+            return true;
+        }
+    }
+    return false;
+}
+
+NPK_BODY void Queue::require_attached(const char* api NPK_FROM) const
+{
+    if (slots_ == nullptr) {
+        raise(kQueue, "ErrorBuffer0", api, NPK_AT, "the queue has no buffers: call InitBuffer first");
+    }
+}
+
+NPK_BODY uint32_t Queue::find(const void* address, const char* api NPK_FROM) const
+{
+    require_attached(api NPK_PASS);
+    const uint8_t* base = slots_[0].address;
+    const uint8_t* wanted = static_cast<const uint8_t*>(address);
+    const uint32_t bytes = slots_[0].bytes;
+    if (wanted < base || bytes == 0 || wanted >= base + static_cast<uint64_t>(bytes) * count_) {
+        raise(kQueue, "ErrorBuffer1", api, NPK_AT, "the tensor is not one of this queue's buffers");
+    }
+    return static_cast<uint32_t>(wanted - base) / bytes;
+}
+
+NPK_BODY uint8_t* part_of_buffer(uint8_t* address, [[maybe_unused]] uint32_t bytes, uint32_t offset,
+                                 [[maybe_unused]] uint32_t size, [[maybe_unused]] uint32_t item NPK_FROM)
+{
+    if (address == nullptr) {
+        raise(kQueue, "ErrorBuffer0", "TBuf::Get", NPK_AT, "the TBuf has no memory: call InitBuffer first");
+    }
+#if NPK_TWIN_CHECKED
+    if (offset % 32 != 0) {
+        raise(kIllegal, "ErrorRead4", "TBuf::GetWithOffset", NPK_AT, "the offset %u is not a multiple of 32 bytes",
+              offset);
+    }
+    if (offset + static_cast<uint64_t>(size) * item > bytes) {
+        raise(kBounds, "ErrorBuffer3", "TBuf::GetWithOffset", NPK_AT,
+              "%llu bytes at offset %u exceed the buffer of %u bytes", static_cast<unsigned long long>(size) * item,
+              offset, bytes);
+    }
+#endif
+    return address + offset;
+}
+
+} // namespace npk
+
+namespace AscendC {
+
+NPK_BODY TPipe::~TPipe() noexcept(false)
+{
+    NpkCore& core = npk::core();
+    if (core.pipe == this) {
+        core.pipe = nullptr;
+    }
+#if NPK_TWIN_CHECKED
+    if (core.unwinding == 0) {
+        check_leaks();
+    }
+    release_all();
+#endif
+}
+
+NPK_BODY void TPipe::Init()
+{
+    npk::core().pipe = this;
+    Reset();
+}
+
+NPK_BODY void TPipe::Reset()
+{
+#if NPK_TWIN_CHECKED
+    release_all();
+#endif
+    for (uint32_t& used : used_) {
+        used = 0;
+    }
+    buffers_ = 0;
+    for (auto& row : events_) {
+        for (uint8_t& in_use : row) {
+            in_use = 0;
+        }
+    }
+}
+
+NPK_BODY void TPipe::Destroy()
+{
+#if NPK_TWIN_CHECKED
+    check_leaks();
+#endif
+    Reset();
+}
+
+NPK_BODY TEventID TPipe::free_event(HardEvent event, const char* api NPK_FROM) const
+{
+    const uint8_t* in_use = events_[static_cast<uint32_t>(event)];
+    for (TEventID id = 0; id < 8; ++id) {
+        if (in_use[id] == 0) {
+            return id;
+        }
+    }
+    npk::raise(npk::kEvent, "EventId", api, NPK_AT, "all 8 event ids of this pair of pipes are taken");
+}
+
+NPK_BODY void TPipe::check_leaks()
+{
+    for (uint32_t i = 0; i < buffers_; ++i) {
+        if (slots_[i].is_queue && slots_[i].state != npk::SlotState::kFree) {
+            npk::raise(npk::kQueue, "ErrorLeak", "FreeTensor", npk::Site{nullptr, 0},
+                       "a tensor of %u bytes in %s was allocated and never freed (buffer %u of the kernel)",
+                       slots_[i].bytes, npk::memory_name(slots_[i].memory), i);
+        }
+    }
+}
+
+NPK_BODY void TPipe::release_all()
+{
+    for (uint32_t i = 0; i < buffers_; ++i) {
+        npk::host_table->check_release(slots_[i].memory, reinterpret_cast<uint64_t>(slots_[i].address),
+                                       slots_[i].bytes);
+    }
+}
+
+NPK_BODY npk::Slot& TPipe::allocate(NpkMemory memory, uint32_t wanted, bool is_queue, NpkPipe producer,
+                                    NpkPipe consumer NPK_FROM)
+{
+    const NpkCore& core = npk::core();
+    const uint32_t unit = memory == NPK_MEM_L0A || memory == NPK_MEM_L0B ? 512
+                          : memory == NPK_MEM_L0C                        ? 1024
+                          : memory == NPK_MEM_BT                         ? 64
+                                                                         : 32;
+    const uint64_t bytes = (static_cast<uint64_t>(wanted) + unit - 1) / unit * unit;
+    if (buffers_ == npk::kMaxBuffers) {
+        npk::raise(npk::kCapacity, "BufferCount", "InitBuffer", NPK_AT,
+                   "a kernel has at most %u buffers, counting each buffer of a queue", npk::kMaxBuffers);
+    }
+    if (used_[memory] + bytes > core.capacity[memory]) {
+        out_of_memory(memory, bytes NPK_PASS);
+    }
+    npk::Slot& slot = slots_[buffers_++];
+    slot = {core.memory[memory] + used_[memory], static_cast<uint32_t>(bytes), memory, npk::SlotState::kFree,
+            is_queue, false, producer, consumer};
+    used_[memory] += static_cast<uint32_t>(bytes);
+#if NPK_TWIN_CHECKED
+    npk::host_table->check_allocate(memory, reinterpret_cast<uint64_t>(slot.address), bytes);
+#endif
+    return slot;
+}
+
+NPK_BODY void TPipe::out_of_memory(NpkMemory memory, uint64_t bytes NPK_FROM)
+{
+    char table[320];
+    int length = 0;
+    for (uint32_t i = 0; i < buffers_ && length < static_cast<int>(sizeof(table)) - 16; ++i) {
+        if (slots_[i].memory == memory) {
+            length += snprintf(table + length, sizeof(table) - static_cast<uint32_t>(length), "%s%u",
+                               length ? " + " : "", slots_[i].bytes);
+        }
+    }
+    npk::raise(npk::kCapacity, "MemoryLimit", "InitBuffer", NPK_AT,
+               "%s: needs %llu B of %u B (buffers so far: %s; wanted now: %llu)", npk::memory_name(memory),
+               static_cast<unsigned long long>(used_[memory] + bytes), npk::core().capacity[memory],
+               length ? table : "none", static_cast<unsigned long long>(bytes));
+}
+
+} // namespace AscendC
+
+#endif // NPK_HAS_BODIES
 
 #endif

@@ -471,17 +471,17 @@ namespace AscendC {
 
 #define NPK_REPEAT_REDUCTION(NAME, BODY)                                                                      \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask,                \
-                     const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,        \
-                     const int32_t srcRepStride NPK_SITE)                                                     \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask,                       \
+              const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,               \
+              const int32_t srcRepStride NPK_SITE)                                                            \
     {                                                                                                         \
         const uint64_t selected = static_cast<uint64_t>(mask);                                                \
         BODY                                                                                                  \
     }                                                                                                         \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],             \
-                     const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,        \
-                     const int32_t srcRepStride NPK_SITE)                                                     \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],                    \
+              const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,               \
+              const int32_t srcRepStride NPK_SITE)                                                            \
     {                                                                                                         \
         const uint64_t* selected = mask;                                                                      \
         BODY                                                                                                  \
@@ -516,9 +516,9 @@ NPK_REPEAT_REDUCTION(PairReduceSum, {
 
 // One sum for each repeat of contiguous blocks; results stand one behind the other.
 template <class T, bool isSetMask = true>
-inline void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeatTime,
-                            const int32_t mask, const int32_t dstBlkStride, const int32_t srcBlkStride,
-                            const int32_t dstRepStride, const int32_t srcRepStride NPK_SITE)
+void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeatTime,
+                     const int32_t mask, const int32_t dstBlkStride, const int32_t srcBlkStride,
+                     const int32_t dstRepStride, const int32_t srcRepStride NPK_SITE)
 {
     (void)dstBlkStride;
     npk::whole_reduce_sum("RepeatReduceSum", dst, src, isSetMask, static_cast<uint64_t>(mask), repeatTime,
@@ -527,40 +527,40 @@ inline void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src
 
 #define NPK_EXTREME(NAME, WHOLE, MAXIMUM)                                                                     \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void WHOLE(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask,               \
-                      const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,       \
-                      const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX NPK_SITE) \
+    void WHOLE(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask,                      \
+               const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,              \
+               const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX NPK_SITE)       \
     {                                                                                                         \
         npk::whole_reduce_extreme<MAXIMUM>(#WHOLE, dst, src, isSetMask, static_cast<uint64_t>(mask),          \
                                            repeatTime, dstRepStride, {srcBlkStride, srcRepStride},            \
                                            order NPK_PASS);                                                   \
     }                                                                                                         \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void WHOLE(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],            \
-                      const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,       \
-                      const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX NPK_SITE) \
+    void WHOLE(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],                   \
+               const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,              \
+               const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX NPK_SITE)       \
     {                                                                                                         \
         npk::whole_reduce_extreme<MAXIMUM>(#WHOLE, dst, src, isSetMask, mask, repeatTime, dstRepStride,       \
                                            {srcBlkStride, srcRepStride}, order NPK_PASS);                     \
     }                                                                                                         \
     template <class T>                                                                                        \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                    \
-                     const LocalTensor<T>& sharedTmpBuffer, const int32_t count, bool calIndex = false NPK_SITE) \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                           \
+              const LocalTensor<T>& sharedTmpBuffer, const int32_t count, bool calIndex = false NPK_SITE)     \
     {                                                                                                         \
         npk::reduce_extreme<MAXIMUM>(#NAME, dst, src, sharedTmpBuffer, count, calIndex NPK_PASS);             \
     }                                                                                                         \
     template <class T>                                                                                        \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                    \
-                     const LocalTensor<T>& sharedTmpBuffer, const int32_t mask, const int32_t repeatTime,     \
-                     const int32_t srcRepStride, bool calIndex = false NPK_SITE)                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                           \
+              const LocalTensor<T>& sharedTmpBuffer, const int32_t mask, const int32_t repeatTime,            \
+              const int32_t srcRepStride, bool calIndex = false NPK_SITE)                                     \
     {                                                                                                         \
         npk::reduce_extreme_repeat<MAXIMUM>(#NAME, dst, src, sharedTmpBuffer, static_cast<uint64_t>(mask),    \
                                             repeatTime, srcRepStride, calIndex NPK_PASS);                     \
     }                                                                                                         \
     template <class T>                                                                                        \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                    \
-                     const LocalTensor<T>& sharedTmpBuffer, const uint64_t mask[], const int32_t repeatTime,  \
-                     const int32_t srcRepStride, bool calIndex = false NPK_SITE)                              \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                           \
+              const LocalTensor<T>& sharedTmpBuffer, const uint64_t mask[], const int32_t repeatTime,         \
+              const int32_t srcRepStride, bool calIndex = false NPK_SITE)                                     \
     {                                                                                                         \
         npk::reduce_extreme_repeat<MAXIMUM>(#NAME, dst, src, sharedTmpBuffer, mask, repeatTime, srcRepStride, \
                                             calIndex NPK_PASS);                                               \
@@ -571,8 +571,8 @@ NPK_EXTREME(ReduceMin, WholeReduceMin, false)
 #undef NPK_EXTREME
 
 template <class T, bool isSetMask = true>
-inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
-                      const int32_t count NPK_SITE)
+void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
+               const int32_t count NPK_SITE)
 {
     static_assert(npk::one_of<T, half, float>, "NPK-RC08: reductions take half and float on arch 2201");
     const npk::Instruction instruction("ReduceSum", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
@@ -588,16 +588,16 @@ inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
 }
 
 template <class T>
-inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
-                      const int32_t mask, const int32_t repeatTime, const int32_t srcRepStride NPK_SITE)
+void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
+               const int32_t mask, const int32_t repeatTime, const int32_t srcRepStride NPK_SITE)
 {
     npk::reduce_sum_repeat(dst, src, sharedTmpBuffer, static_cast<uint64_t>(mask), repeatTime,
                            srcRepStride NPK_PASS);
 }
 
 template <class T>
-inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
-                      const uint64_t mask[], const int32_t repeatTime, const int32_t srcRepStride NPK_SITE)
+void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
+               const uint64_t mask[], const int32_t repeatTime, const int32_t srcRepStride NPK_SITE)
 {
     npk::reduce_sum_repeat(dst, src, sharedTmpBuffer, mask, repeatTime, srcRepStride NPK_PASS);
 }

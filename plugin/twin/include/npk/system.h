@@ -35,7 +35,7 @@ enum KernelMetaType : uint8_t {
 
 namespace npk {
 
-NPK_OUT_OF_LINE void copy_tiling(void* destination, const uint8_t* tiling, std::size_t bytes NPK_SITE)
+__attribute__((noinline)) inline void copy_tiling(void* destination, const uint8_t* tiling, std::size_t bytes NPK_SITE)
 {
     const Instruction instruction("GET_TILING_DATA_WITH_STRUCT", NPK_PIPE_S, Unit::kScalar, NPK_AT);
     instruction.access(npk::kRead, "tiling", NPK_MEM_GM, tiling, bytes);

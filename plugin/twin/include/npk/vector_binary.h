@@ -187,23 +187,23 @@ NPK_OUT_OF_LINE void binary_repeat(const char* api, const AscendC::LocalTensor<D
     }                                                                                                         \
     namespace AscendC {                                                                                       \
     template <class T>                                                                                        \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,       \
-                     const int32_t& count NPK_SITE)                                                           \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,              \
+              const int32_t& count NPK_SITE)                                                                  \
     {                                                                                                         \
         static_assert(npk::one_of<T, __VA_ARGS__>, "NPK-RC08: " #NAME " takes " #__VA_ARGS__ " on arch 2201"); \
         npk::binary_count(#NAME, dst, src0, src1, count, READS_DST, npk::NAME##Operation<T>() NPK_PASS);      \
     }                                                                                                         \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,       \
-                     uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams& params NPK_SITE)      \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,              \
+              uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams& params NPK_SITE)             \
     {                                                                                                         \
         static_assert(npk::one_of<T, __VA_ARGS__>, "NPK-RC08: " #NAME " takes " #__VA_ARGS__ " on arch 2201"); \
         npk::binary_repeat(#NAME, dst, src0, src1, isSetMask, mask, repeatTime, params, READS_DST,            \
                            npk::NAME##Operation<T>() NPK_PASS);                                               \
     }                                                                                                         \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,       \
-                     uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams& params NPK_SITE)    \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,              \
+              uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams& params NPK_SITE)           \
     {                                                                                                         \
         static_assert(npk::one_of<T, __VA_ARGS__>, "NPK-RC08: " #NAME " takes " #__VA_ARGS__ " on arch 2201"); \
         npk::binary_repeat(#NAME, dst, src0, src1, isSetMask, static_cast<const uint64_t*>(mask), repeatTime, \

@@ -106,22 +106,22 @@ inline int64_t count_or_mask(bool set_mask, int64_t count)
     }                                                                                                         \
     namespace AscendC {                                                                                       \
     template <class T>                                                                                        \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count NPK_SITE)     \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count NPK_SITE)            \
     {                                                                                                         \
         static_assert(npk::one_of<T, __VA_ARGS__>, "NPK-RC08: " #NAME " takes " #__VA_ARGS__ " on arch 2201"); \
         npk::unary_count(#NAME, dst, src, count, false, npk::NAME##Operation<T>() NPK_PASS);                  \
     }                                                                                                         \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,                     \
-                     const uint8_t repeatTime, const UnaryRepeatParams& params NPK_SITE)                      \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask,                            \
+              const uint8_t repeatTime, const UnaryRepeatParams& params NPK_SITE)                             \
     {                                                                                                         \
         static_assert(npk::one_of<T, __VA_ARGS__>, "NPK-RC08: " #NAME " takes " #__VA_ARGS__ " on arch 2201"); \
         npk::unary_repeat(#NAME, dst, src, isSetMask, mask, repeatTime, params, false,                        \
                           npk::NAME##Operation<T>() NPK_PASS);                                                \
     }                                                                                                         \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[],                   \
-                     const uint8_t repeatTime, const UnaryRepeatParams& params NPK_SITE)                      \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint64_t mask[],                          \
+              const uint8_t repeatTime, const UnaryRepeatParams& params NPK_SITE)                             \
     {                                                                                                         \
         static_assert(npk::one_of<T, __VA_ARGS__>, "NPK-RC08: " #NAME " takes " #__VA_ARGS__ " on arch 2201"); \
         npk::unary_repeat(#NAME, dst, src, isSetMask, static_cast<const uint64_t*>(mask), repeatTime, params, \
@@ -153,26 +153,26 @@ NPK_UNARY(Not, ~a, int16_t, uint16_t)
     }                                                                                                         \
     namespace AscendC {                                                                                       \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                    \
-                     const std::enable_if_t<true, T>& scalar, const int32_t& count NPK_SITE)                  \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                           \
+              const std::enable_if_t<true, T>& scalar, const int32_t& count NPK_SITE)                         \
     {                                                                                                         \
         static_assert(npk::one_of<T, __VA_ARGS__>, "NPK-RC08: " #NAME " takes " #__VA_ARGS__ " on arch 2201"); \
         npk::unary_count(#NAME, dst, src, npk::count_or_mask(isSetMask, count), READS_DST,                    \
                          npk::NAME##Operation<T>{npk::widen(scalar)} NPK_PASS);                               \
     }                                                                                                         \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                    \
-                     const std::enable_if_t<true, T>& scalar, uint64_t mask, const uint8_t repeatTime,        \
-                     const UnaryRepeatParams& params NPK_SITE)                                                \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                           \
+              const std::enable_if_t<true, T>& scalar, uint64_t mask, const uint8_t repeatTime,               \
+              const UnaryRepeatParams& params NPK_SITE)                                                       \
     {                                                                                                         \
         static_assert(npk::one_of<T, __VA_ARGS__>, "NPK-RC08: " #NAME " takes " #__VA_ARGS__ " on arch 2201"); \
         npk::unary_repeat(#NAME, dst, src, isSetMask, mask, repeatTime, params, READS_DST,                    \
                           npk::NAME##Operation<T>{npk::widen(scalar)} NPK_PASS);                              \
     }                                                                                                         \
     template <class T, bool isSetMask = true>                                                                 \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                    \
-                     const std::enable_if_t<true, T>& scalar, uint64_t mask[], const uint8_t repeatTime,      \
-                     const UnaryRepeatParams& params NPK_SITE)                                                \
+    void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src,                                           \
+              const std::enable_if_t<true, T>& scalar, uint64_t mask[], const uint8_t repeatTime,             \
+              const UnaryRepeatParams& params NPK_SITE)                                                       \
     {                                                                                                         \
         static_assert(npk::one_of<T, __VA_ARGS__>, "NPK-RC08: " #NAME " takes " #__VA_ARGS__ " on arch 2201"); \
         npk::unary_repeat(#NAME, dst, src, isSetMask, static_cast<const uint64_t*>(mask), repeatTime, params, \
@@ -216,16 +216,16 @@ constexpr bool axpy_types = (std::is_same_v<D, S> && one_of<D, half, float>) ||
 namespace AscendC {
 
 template <class T, class U>
-inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::enable_if_t<true, U>& scalar,
-                 const int32_t& count NPK_SITE)
+void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::enable_if_t<true, U>& scalar,
+          const int32_t& count NPK_SITE)
 {
     static_assert(npk::axpy_types<T, U>, "NPK-RC08: Axpy takes half, float, or float += half * half on arch 2201");
     npk::unary_count("Axpy", dst, src, count, true, npk::AxpyOperation<T, U>{npk::widen(scalar)} NPK_PASS);
 }
 
 template <class T, class U, bool isSetMask = true>
-inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::enable_if_t<true, U>& scalar,
-                 uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams& params NPK_SITE)
+void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::enable_if_t<true, U>& scalar,
+          uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams& params NPK_SITE)
 {
     static_assert(npk::axpy_types<T, U>, "NPK-RC08: Axpy takes half, float, or float += half * half on arch 2201");
     npk::unary_repeat("Axpy", dst, src, isSetMask, mask, repeatTime, params, true,
@@ -233,8 +233,8 @@ inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std
 }
 
 template <class T, class U, bool isSetMask = true>
-inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::enable_if_t<true, U>& scalar,
-                 uint64_t mask[], const uint8_t repeatTime, const UnaryRepeatParams& params NPK_SITE)
+void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::enable_if_t<true, U>& scalar,
+          uint64_t mask[], const uint8_t repeatTime, const UnaryRepeatParams& params NPK_SITE)
 {
     static_assert(npk::axpy_types<T, U>, "NPK-RC08: Axpy takes half, float, or float += half * half on arch 2201");
     npk::unary_repeat("Axpy", dst, src, isSetMask, static_cast<const uint64_t*>(mask), repeatTime, params, true,
@@ -250,7 +250,7 @@ inline void MulAddDst(const LocalTensor<float>& dst, const LocalTensor<half>& sr
 
 // High-level function: hyperbolic tangent of the first `count` elements.
 template <class T, bool isReuseSource = false>
-inline void Tanh(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count NPK_SITE)
+void Tanh(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count NPK_SITE)
 {
     static_assert(npk::one_of<T, half, float>, "NPK-RC08: Tanh takes half and float on arch 2201");
     npk::unary_count(
@@ -259,14 +259,14 @@ inline void Tanh(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uin
 }
 
 template <class T, bool isReuseSource = false>
-inline void Tanh(const LocalTensor<T>& dst, const LocalTensor<T>& src NPK_SITE)
+void Tanh(const LocalTensor<T>& dst, const LocalTensor<T>& src NPK_SITE)
 {
     Tanh(dst, src, src.GetSize() NPK_PASS);
 }
 
 template <class T, bool isReuseSource = false>
-inline void Tanh(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& sharedTmpBuffer,
-                 const uint32_t count NPK_SITE)
+void Tanh(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& sharedTmpBuffer,
+          const uint32_t count NPK_SITE)
 {
     (void)sharedTmpBuffer;
     Tanh(dst, src, count NPK_PASS);
