@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,20 +62,24 @@ class Program:
     special: bool
 
     @property
+    def name(self) -> str:
+        return f"program_{self.seed}"
+
+    @property
     def source(self) -> str:
-        head = f"def kernel({', '.join(f'{name}: nl.Tensor' for name in self.inputs)}):"
+        head = f"def {self.name}({', '.join(f'{name}: nl.Tensor' for name in self.inputs)}):"
         lines = [line for part in self.body for line in part.render(1)]
         return "\n".join(["import npu_kernels.language as nl", "", "", head, *lines, ""])
 
     def load(self, folder: Path) -> Callable[..., Any]:
         """The kernel as a function with a source file."""
-        path = folder / f"program_{self.seed}_{abs(hash(self.source))}.py"
+        path = folder / f"{self.name}_{zlib.crc32(self.source.encode()):08x}.py"
         path.write_text(self.source)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return module.kernel  # type: ignore[no-any-return]
+        return getattr(module, self.name)  # type: ignore[no-any-return]
 
     def types(self) -> dict[str, ir.TensorType]:
         return {name: ir.TensorType(shape, _DTYPES[dtype]) for name, (shape, dtype) in self.inputs.items()}
