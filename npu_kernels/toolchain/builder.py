@@ -123,8 +123,11 @@ def _compile(source: Source, compiler: HostCompiler, key: str, *, checked: bool)
 
         result = run(header.flags, header.link_flags)
         if result.returncode != 0 and header.is_at_fault(result.stderr):
-            message = f"NPK-CA03: the precompiled header or an object in {header.folder} cannot be used, so"
-            warnings.warn(f"{message} {source.name} is built without them; the next build makes them anew.", stacklevel=2)
+            warnings.warn(
+                f"NPK-CA03: the precompiled header or an object in {header.folder} cannot be used, so {source.name} is "
+                "built without them; the next build makes them anew.",
+                stacklevel=2,
+            )
             header.discard()
             result = run(plain_header_flags())
         if result.returncode != 0:
