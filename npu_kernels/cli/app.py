@@ -83,24 +83,26 @@ def show(
 
     lowered = specialise(kernel, shape or [], setting or [])
     if view is View.source:
-        text = lowered.source
-        out.print(
-            Syntax(text, "cpp", background_color="default") if out.is_terminal else text, markup=False, highlight=False
-        )
+        _print_source(lowered.source)
     else:
         out.print(str(lowered.ir if view is View.ir else lowered.report()), markup=False, highlight=False)
 
 
 @app.command()
 def explain(
-    program: Annotated[str, typer.Argument(help="A StableHLO file (.mlir), or module:function.")],
+    program: Annotated[str, typer.Argument(help="A StableHLO file (.mlir), or module:function, or file.py:function.")],
     shape: Shapes = None,
+    setting: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Keys: replaced, near_misses.")] = False,
 ) -> None:
-    """Say which patterns of a program would be replaced, which nearly, and why not."""
+    """Say which patterns of a program would be replaced, which nearly, and why not.
+
+    A function takes one array for each --shape; what takes more, such as a tree of parameters, goes through StableHLO:
+    jax.jit(function).lower(...).as_text(debug_info=True).
+    """
     from .programs import explain_program
 
-    report = explain_program(program, shape or [])
+    report = explain_program(program, shape or [], setting or [])
     if as_json:
         sys.stdout.write(json.dumps(report.to_json(), indent=2) + "\n")
     else:

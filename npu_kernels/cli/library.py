@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from npu_kernels.errors import CommandError
 from npu_kernels.kernels import Example, Launch, Operation, catalogue
 
 from .shapes import arrange
+from .user_code import user_code
 
 
 def specialise(name: str, shapes: Sequence[str], settings: Sequence[str]) -> Lowered:
@@ -31,14 +33,16 @@ def specialise(name: str, shapes: Sequence[str], settings: Sequence[str]) -> Low
     Raises:
         CommandError: NPK-CL01, when there is no such kernel or the shapes do not fit its tensors.
     """
-    keywords = dict(map(parse_setting, settings))
     if ":" not in name:
-        return _of_operation(find_operation(name), shapes, keywords)
+        operation = find_operation(name)
+        return _of_operation(operation, shapes, read_settings(settings, operation.function))
     kernel = load_object(name)
     if not isinstance(kernel, Kernel):
-        raise CommandError("NPK-CL01", f"{name} is a {type(kernel).__name__}, not a kernel made by @npu_kernel.")
+        raise CommandError("NPK-CL01", f"{name} is of type {type(kernel).__name__}, not a kernel made by @npu_kernel.")
+    keywords = read_settings(settings, kernel, needed=True)
     arrays = arrange(shapes, _positional(kernel))
-    return kernel.lower(*arrays.values(), **keywords)
+    with user_code(f"{name} cannot be traced"):
+        return kernel.lower(*arrays.values(), **keywords)
 
 
 def find_operation(name: str) -> Operation:
@@ -63,15 +67,40 @@ def operation_shapes(operation: Operation, texts: Sequence[str]) -> dict[str, ja
 
 
 def load_object(name: str) -> Any:
-    """What ``module:name`` or ``file.py:name`` names; raises NPK-CL01 when it is not there."""
+    """What ``module:name`` or ``file.py:name`` names; raises NPK-CL01 when it is not there.
+
+    Modules are looked for in the working directory too, as ``python -m`` does.
+    """
     module_name, _, attribute = name.rpartition(":")
-    try:
+    if not module_name or not attribute:
+        raise CommandError("NPK-CL01", f"{name!r} names nothing: write module:name or file.py:name.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    with user_code(f"{module_name!r} cannot be imported"):
         module = _load_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
-    except (ImportError, FileNotFoundError) as error:
-        raise CommandError("NPK-CL01", f"{module_name!r} cannot be imported: {error}.") from error
     if not hasattr(module, attribute):
         raise CommandError("NPK-CL01", f"{module_name} has no {attribute!r}.")
     return getattr(module, attribute)
+
+
+def read_settings(settings: Sequence[str], function: Any, *, needed: bool = False) -> dict[str, Any]:
+    """The keyword arguments of the command line; raises NPK-CL01 for one that ``function`` does not have.
+
+    Args:
+        settings: ``NAME=VALUE`` each.
+        function: whose keyword-only parameters they are.
+        needed: whether those without a default have to be given.
+    """
+    keywords = dict(map(parse_setting, settings))
+    parameters = {p.name: p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    for name in keywords:
+        if name not in parameters:
+            has = f"there are {', '.join(parameters)}" if parameters else "there is none"
+            raise CommandError("NPK-CL01", f"--set {name}=… fits no keyword argument: {has}.")
+    missing = [p.name for p in parameters.values() if p.default is p.empty and p.name not in keywords]
+    if needed and missing:
+        raise CommandError("NPK-CL01", f"no value for {', '.join(missing)}: add --set {missing[0]}=VALUE.")
+    return keywords
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -94,10 +123,11 @@ def _of_operation(operation: Operation, shapes: Sequence[str], keywords: Mapping
     def trace(arrays: dict[str, jax.Array]) -> None:
         launches.append(operation.prepare(**arrays, **{**example.keywords, **keywords}))
 
-    jax.eval_shape(trace, arrays)
-    (launch,) = launches
-    specs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in launch.arrays]
-    lowered: Lowered = launch.kernel.lower(*specs, **launch.statics)
+    with user_code(f"{operation.name} cannot take these arguments"):
+        jax.eval_shape(trace, arrays)
+        (launch,) = launches
+        specs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in launch.arrays]
+        lowered: Lowered = launch.kernel.lower(*specs, **launch.statics)
     return lowered
 
 
@@ -112,9 +142,10 @@ def _optional(function: Any) -> list[str]:
 
 
 def _load_file(path: str) -> Any:
+    if not Path(path).is_file():
+        raise CommandError("NPK-CL01", f"there is no file {path!r}.")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
-        raise FileNotFoundError(f"no such file: {path}")
+    assert spec is not None and spec.loader is not None  # the name ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 from typer.testing import CliRunner
 
 from npu_kernels.cli.app import app
+from npu_kernels.cli.user_code import user_code
 from npu_kernels.errors import CommandError, NpuKernelsError
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
@@ -108,10 +110,12 @@ def test_show_takes_a_kernel_from_a_file(kernel_file: str) -> None:
 
 
 def test_show_refuses_what_is_no_kernel(kernel_file: str) -> None:
-    assert "is a function, not a kernel" in refused("show", f"{kernel_file}:plain").message
+    assert "is of type function, not a kernel" in refused("show", f"{kernel_file}:plain").message
 
 
-@pytest.mark.parametrize("name", ["nothing", "no_such_module:kernel", "nowhere.py:kernel", "json:kernel"])
+@pytest.mark.parametrize(
+    "name", ["nothing", "no_such_module:kernel", "nowhere.py:kernel", "json:kernel", ":", "json:", "..:x"]
+)
 def test_a_kernel_that_is_not_there_is_named(name: str) -> None:
     error = refused("show", name)
     assert isinstance(error, CommandError)
@@ -120,6 +124,69 @@ def test_a_kernel_that_is_not_there_is_named(name: str) -> None:
 
 def test_a_setting_without_a_value_is_refused(kernel_file: str) -> None:
     assert "NAME=VALUE" in refused("show", f"{kernel_file}:scaled", "--set", "factor").message
+
+
+def test_a_setting_the_kernel_does_not_have_is_refused(kernel_file: str) -> None:
+    assert "there are factor" in refused("show", f"{kernel_file}:scaled", "--set", "eps=1").message
+    assert "there are eps, dtype" in refused("show", "rms_norm", "--set", "factor=1").message
+
+
+@pytest.mark.parametrize("command", ["show", "explain"])
+def test_a_setting_that_is_missing_is_named(command: str, kernel_file: str) -> None:
+    error = refused(command, f"{kernel_file}:scaled", "--shape", "x=37x192")
+    assert error.code == "NPK-CL01" and "add --set factor=VALUE" in error.message
+
+
+def test_a_setting_that_cannot_be_used_is_one_sentence() -> None:
+    error = refused("show", "rms_norm", "--set", "eps=abc")
+    assert error.code == "NPK-CL01" and "could not convert string to float: 'abc'" in error.message
+
+
+def test_an_error_about_the_call_names_no_line_of_the_command(kernel_file: str) -> None:
+    error = refused("show", f"{kernel_file}:scaled", "--shape", "x=3x4x5", "--set", "factor=1.0")
+    assert error.code == "NPK-SH01" and error.location is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import nowhere_to_be_found\n", "ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+        ("def f(x:\n", "SyntaxError: '(' was never closed"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("import sys; sys.exit(3)\n", "SystemExit: 3"),
+    ],
+)
+@pytest.mark.parametrize("command", ["show", "explain"])
+def test_a_module_that_fails_is_one_sentence_at_its_line(command: str, text: str, reason: str, tmp_path: Path) -> None:
+    file = tmp_path / "failing.py"
+    file.write_text(text)
+    error = refused(command, f"{file}:f")
+    assert error.code == "NPK-CL01" and error.message == f"'{file}' cannot be imported: {reason}"
+    assert error.location == f"{file}:1"
+
+
+def test_a_function_that_fails_is_one_sentence_at_its_line(model_file: str) -> None:
+    error = refused("explain", f"{model_file}:norm", "--shape", "2x5x64", "--shape", "63")
+    assert (
+        error.code == "NPK-CL01"
+        and "cannot be traced with 2x5x64, 63: ValueError: Incompatible shapes" in error.message
+    )
+    assert error.location == f"{model_file}:7"
+
+
+def test_a_fault_of_this_package_is_not_taken_for_the_users() -> None:
+    def fails() -> None:
+        raise ZeroDivisionError("ours")
+
+    ours = FunctionType(fails.__code__, {**globals(), "__name__": "npu_kernels.substitution.engine"})
+    with pytest.raises(ZeroDivisionError, match="ours"), user_code("nothing"):
+        ours()
+
+
+def test_modules_of_the_working_directory_are_found(kernel_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(kernel_file).parent)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert "scaled" in run("show", "own_kernels:scaled", "--shape", "x=37x192", "--set", "factor=0.5")
 
 
 def test_explain_reads_stablehlo() -> None:
@@ -147,8 +214,18 @@ def test_explain_refuses_a_file_that_is_not_stablehlo(tmp_path: Path) -> None:
     assert refused("explain", str(file)).code == "NPK-GR01"
 
 
-def test_explain_refuses_a_file_that_is_not_there() -> None:
-    assert refused("explain", "nowhere.mlir").code == "NPK-CL01"
+@pytest.mark.parametrize("name", ["nowhere.mlir", "."])
+def test_explain_refuses_a_file_that_is_not_there(name: str) -> None:
+    assert "module:function" in refused("explain", name).message
+
+
+def test_explain_of_python_asks_which_function(model_file: str) -> None:
+    assert f"{model_file}:function" in refused("explain", model_file).message
+
+
+@pytest.mark.parametrize("option", [("--shape", "x=2x64"), ("--set", "eps=1")])
+def test_a_stablehlo_file_has_its_own_shapes(option: tuple[str, str]) -> None:
+    assert "has its shapes" in refused("explain", str(CORPUS / "hand_rmsnorm_f32.fwd.mlir"), *option).message
 
 
 def test_export_writes_an_operator_folder(tmp_path: Path) -> None:
