@@ -12,7 +12,7 @@ from .liveness import Life, Liveness, instructions
 
 #: Queues whose buffers hold an event id of one pair of pipes, and how many of the eight ids they may take; one
 #: stays free for the explicit events of that pair.
-_EVENT_PAIRS = {"VECIN": 1, "VECOUT": 0, "A1": 1, "B1": 1, "A2": 0, "B2": 0, "CO1": 0}
+_EVENT_PAIRS = {"VECIN": 1, "VECOUT": 1, "A1": 1, "B1": 1, "A2": 0, "B2": 0, "CO1": 0}
 #: Positions whose queues draw on the same pair of pipes.
 _SHARED_PAIR = {"B1": "A1", "B2": "A2"}
 #: Memories of the cube core that hold two operands or results and no more: their streams always share queues.

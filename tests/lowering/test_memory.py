@@ -86,10 +86,22 @@ def test_storage_is_large_enough_and_memories_hold_it(program: Program) -> None:
         assert used <= A2.capacity[memory]
 
 
-def test_queue_events_stay_within_the_chips(program: Program) -> None:
+@pytest.mark.parametrize(
+    ("positions", "events"),
+    [
+        (("VECIN",), {"MTE2_V", "V_MTE2"}),
+        (("VECOUT",), {"V_MTE3", "MTE3_V"}),
+        (("A1", "B1"), {"MTE2_MTE1", "MTE1_MTE2"}),
+        (("A2", "B2"), {"MTE1_M", "M_MTE1"}),
+        (("CO1",), {"M_FIX", "FIX_M"}),
+    ],
+)
+def test_event_ids_of_queues_and_of_explicit_events_stay_within_the_chips(
+    program: Program, positions: tuple[str, ...], events: set[str]
+) -> None:
     for section in program.sections:
-        for positions in (("VECIN",), ("VECOUT",), ("A1", "B1"), ("A2", "B2"), ("CO1",)):
-            assert sum(s.depth for s in section.storages if s.position in positions) <= A2.queue_events
+        queues = sum(s.depth for s in section.storages if s.position in positions)
+        assert queues + bool(events & set(section.events)) <= A2.queue_events
 
 
 def test_queue_buffers_are_allocated_passed_on_and_freed_in_turn(program: Program) -> None:
