@@ -114,22 +114,28 @@ def export(
     kernel: Annotated[str, typer.Argument(help="A kernel of `list`.")],
     folder: Annotated[Path, typer.Argument(help="Where the operator folder is written.")],
     shape: Shapes = None,
+    licence: Annotated[
+        Path | None, typer.Option(help="A text file that becomes the first comment of every source.", dir_okay=False)
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a folder that is there already.")] = False,
 ) -> None:
-    """Write a kernel as an operator folder that a CANN operator repository accepts.
+    """Write a kernel as an operator folder in the layout of CANN's operator repositories.
 
     Without --shape for the kernel's first example in float32, float16 and bfloat16.
     """
     from npu_kernels.upstream import export as export_operator
 
-    from .library import find_operation, operation_shapes
+    from .library import find_operation, one_dtype, operation_shapes, read_text
 
     options: dict[str, Any] = {}
     shapes: list[list[tuple[int, ...]]] = []
     if shape:
         arrays = list(operation_shapes(find_operation(kernel), shape).values())
         shapes = [[array.shape for array in arrays]]
-        options["dtypes"] = [arrays[0].dtype.name]
-    for file in export_operator(kernel, shapes, folder, **options):
+        options["dtypes"] = [one_dtype(arrays)]
+    if licence is not None:
+        options["licence"] = read_text(licence)
+    for file in export_operator(kernel, shapes, folder, overwrite=overwrite, **options):
         out.print(str(file), markup=False, highlight=False)
 
 

@@ -66,6 +66,22 @@ def operation_shapes(operation: Operation, texts: Sequence[str]) -> dict[str, ja
     return arrange(texts, _positional(operation.function), _optional(operation.function))
 
 
+def one_dtype(arrays: Sequence[jax.ShapeDtypeStruct]) -> str:
+    """The element type that all arrays have; raises NPK-CL01 when they have several."""
+    names = list(dict.fromkeys(array.dtype.name for array in arrays))
+    if len(names) != 1:
+        raise CommandError("NPK-CL01", f"an operator's arrays have one dtype, these have {' and '.join(names)}.")
+    return names[0]
+
+
+def read_text(file: Path) -> str:
+    """The text of a file; raises NPK-CL01 when it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError("NPK-CL01", f"{file} cannot be read: {error}.") from error
+
+
 def load_object(name: str) -> Any:
     """What ``module:name`` or ``file.py:name`` names; raises NPK-CL01 when it is not there.
 

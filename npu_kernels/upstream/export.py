@@ -18,21 +18,34 @@ from .variants import DTYPES, Variant, camel, make_variant
 
 #: Products of arch 2201, under the names the operator registry knows.
 SOCS = ("ascend910b", "ascend910_93")
-#: Template → file in the folder; ``{op}`` is the operator's name.
+#: File in the folder → template; ``{op}`` is the operator's name.
 FILES: Mapping[str, str] = {
-    "CMakeLists.txt.j2": "CMakeLists.txt",
-    "README.md.j2": "README.md",
-    "op_host/CMakeLists.txt.j2": "op_host/CMakeLists.txt",
-    "op_host/def.cpp.j2": "op_host/{op}_def.cpp",
-    "op_host/infershape.cpp.j2": "op_host/{op}_infershape.cpp",
-    "op_host/tiling.cpp.j2": "op_host/{op}_tiling.cpp",
-    "op_kernel/kernel.cpp.j2": "op_kernel/{op}.cpp",
-    "op_kernel/kernel.h.j2": "op_kernel/{op}.h",
-    "op_kernel/tiling_data.h.j2": "op_kernel/{op}_tiling_data.h",
-    "op_kernel/tiling_key.h.j2": "op_kernel/{op}_tiling_key.h",
-    "tests/CMakeLists.txt.j2": "tests/ut/op_kernel/CMakeLists.txt",
-    "examples/test_aclnn.cpp.j2": "examples/test_aclnn_{op}.cpp",
+    "CMakeLists.txt": "CMakeLists.txt.j2",
+    "README.md": "README.md.j2",
+    "op_host/CMakeLists.txt": "op_host/CMakeLists.txt.j2",
+    "op_host/{op}_def.cpp": "op_host/def.cpp.j2",
+    "op_host/{op}_infershape.cpp": "op_host/infershape.cpp.j2",
+    "op_host/{op}_tiling.cpp": "op_host/tiling.cpp.j2",
+    "op_kernel/{op}.cpp": "op_kernel/kernel.cpp.j2",
+    "op_kernel/{op}.h": "op_kernel/kernel.h.j2",
+    "op_kernel/{op}_tiling_data.h": "op_kernel/tiling_data.h.j2",
+    "op_kernel/{op}_tiling_key.h": "op_kernel/tiling_key.h.j2",
+    "tests/CMakeLists.txt": "tests/CMakeLists.txt.j2",
+    "tests/ut/CMakeLists.txt": "tests/ut_CMakeLists.txt.j2",
+    "tests/ut/op_host/CMakeLists.txt": "tests/op_host/CMakeLists.txt.j2",
+    "tests/ut/op_host/test_{op}_infershape.cpp": "tests/op_host/test_infershape.cpp.j2",
+    "tests/ut/op_host/test_{op}_tiling.cpp": "tests/op_host/test_tiling.cpp.j2",
+    "tests/ut/op_kernel/CMakeLists.txt": "tests/op_kernel/CMakeLists.txt.j2",
+    "examples/test_aclnn_{op}.cpp": "examples/test_aclnn.cpp.j2",
 }
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader("npu_kernels.upstream"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
 
 
 def export(
@@ -42,11 +55,14 @@ def export(
     *,
     dtypes: Sequence[str] = ("float32", "float16", "bfloat16"),
     keywords: Mapping[str, Any] | None = None,
+    licence: str = "",
+    overwrite: bool = False,
 ) -> list[Path]:
     """Writes the operator folder ``<directory>/npk_<kernel>``.
 
     The operator has one specialisation, with its own tiling key, for each combination of shapes and element type, and
-    refuses calls with other ones. Its unit test (GoogleTest, ``tests/ut/op_kernel``) runs on the twin.
+    refuses calls with other ones. Its unit test (GoogleTest, ``tests/ut/op_kernel``) runs on the twin. Nothing is
+    written before every file has been generated.
 
     Args:
         kernel: name of a library operation; ``rms_norm`` for now.
@@ -54,12 +70,15 @@ def export(
             example of the operation.
         dtypes: element types of the arrays.
         keywords: the operation's other arguments; None takes those of its first example.
+        licence: text that becomes the first comment of every source and CMake file.
+        overwrite: write over a folder that is there already; otherwise it is left alone and refused.
 
     Returns:
         The files, in order of their names.
 
     Raises:
-        CommandError: NPK-EX10, when the kernel cannot be exported; NPK-CL01, when there is no such kernel.
+        CommandError: NPK-EX10, when the kernel cannot be exported or the folder is there or cannot be written;
+            NPK-CL01, when there is no such kernel.
     """
     operation, text = _find(kernel)
     example = operation.examples[0]
@@ -70,22 +89,36 @@ def export(
             raise CommandError("NPK-EX10", f"{kernel} cannot be exported for {dtype}; use {', '.join(DTYPES)}.")
     variants = [make_variant(operation, text, one, dtype, arguments) for one in sets for dtype in dtypes]
     op = f"npk_{operation.name}"
-    context = _context(op, operation, text, variants)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("npu_kernels.upstream"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    templates = {**FILES, text.unit_test: "tests/ut/op_kernel/test_{op}.cpp"}
-    written = []
-    for template, name in templates.items():
-        file = Path(directory) / op / name.format(op=op)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(environment.get_template(template).render(context), encoding="utf-8")
-        written.append(file)
-    return sorted(written)
+    folder = Path(directory) / op
+    if folder.exists() and not overwrite:
+        raise CommandError(
+            "NPK-EX10", f"{folder} is there already: remove it, name another folder, or pass --overwrite."
+        )
+    context = {**_context(op, operation, text, variants), "licence": licence}
+    templates = {**FILES, "tests/ut/op_kernel/test_{op}.cpp": text.unit_test}
+    texts = {
+        folder / file.format(op=op): _ENVIRONMENT.get_template(template).render(context)
+        for file, template in templates.items()
+    }
+    try:
+        for file, content in texts.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_licensed(file, content, licence), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(
+            "NPK-EX10", f"{error.filename} cannot be written: {error.strerror}. Name another folder."
+        ) from error
+    return sorted(texts)
+
+
+def _licensed(file: Path, text: str, licence: str) -> str:
+    lines = [line.rstrip() for line in licence.strip().splitlines()]
+    if not lines or file.suffix == ".md":
+        return text
+    if file.suffix == ".txt":
+        return "".join(f"# {line}".rstrip() + "\n" for line in lines) + "\n" + text
+    comment = "".join(f" * {line}".rstrip() + "\n" for line in lines)
+    return f"/*\n{comment} */\n\n{text}"
 
 
 def _find(kernel: str) -> tuple[Operation, OperatorText]:

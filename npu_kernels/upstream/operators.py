@@ -43,7 +43,7 @@ OPERATORS: Mapping[str, OperatorText] = MappingProxyType(
             },
             result="y",
             shape_source="x",
-            unit_test="tests/test_rms_norm.cpp.j2",
+            unit_test="tests/op_kernel/test_rms_norm.cpp.j2",
             # one rounding to the element type, and a float32 sum whose error grows like the root of its length
             relative_error={"float32": 1e-5, "float16": 2.0**-11 + 1e-5, "bfloat16": 2.0**-8 + 1e-5},
         )

@@ -232,6 +232,21 @@ def test_export_writes_an_operator_folder(tmp_path: Path) -> None:
     assert any("op_host" in name for name in written)
 
 
+def test_export_refuses_two_dtypes(tmp_path: Path) -> None:
+    shapes = ("--shape", "x=3x4:float16", "--shape", "weight=4")
+    assert "float16 and float32" in refused("export", "rms_norm", str(tmp_path), *shapes).message
+
+
+def test_export_takes_a_licence_and_writes_over(tmp_path: Path) -> None:
+    (tmp_path / "licence.txt").write_text("Mine")
+    shapes = ("--shape", "x=3x4", "--shape", "weight=4")
+    run("export", "rms_norm", str(tmp_path), *shapes)
+    assert "--overwrite" in refused("export", "rms_norm", str(tmp_path), *shapes).message
+    run("export", "rms_norm", str(tmp_path), *shapes, "--overwrite", "--licence", str(tmp_path / "licence.txt"))
+    assert (tmp_path / "npk_rms_norm" / "op_kernel" / "npk_rms_norm.cpp").read_text().startswith("/*\n * Mine\n */")
+    assert refused("export", "rms_norm", str(tmp_path), "--licence", str(tmp_path / "none")).code == "NPK-CL01"
+
+
 def test_export_refuses_a_kernel_it_cannot_write(tmp_path: Path) -> None:
     assert refused("export", "attention", str(tmp_path)).code == "NPK-EX10"
 

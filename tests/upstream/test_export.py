@@ -55,9 +55,57 @@ def test_has_every_file_of_the_standard_layout(folder: Path) -> None:
         "op_kernel/npk_rms_norm.h",
         "op_kernel/npk_rms_norm_tiling_data.h",
         "op_kernel/npk_rms_norm_tiling_key.h",
+        "tests/CMakeLists.txt",
+        "tests/ut/CMakeLists.txt",
+        "tests/ut/op_host/CMakeLists.txt",
+        "tests/ut/op_host/test_npk_rms_norm_infershape.cpp",
+        "tests/ut/op_host/test_npk_rms_norm_tiling.cpp",
         "tests/ut/op_kernel/CMakeLists.txt",
         "tests/ut/op_kernel/test_npk_rms_norm.cpp",
     }
+
+
+def test_every_folder_with_tests_is_reached_from_the_top(folder: Path) -> None:
+    """The top file enters each subfolder that has a CMakeLists.txt; the ones below name theirs."""
+    assert "foreach(ENTRY ${ENTRIES})" in (folder / "CMakeLists.txt").read_text()
+    for below in (folder / "tests").rglob("*.cpp"):
+        for child in [below.parent, *below.parent.parents]:
+            if child == folder / "tests":
+                break
+            assert f"add_subdirectory({child.name})" in (child.parent / "CMakeLists.txt").read_text()
+            assert (child / "CMakeLists.txt").is_file()
+
+
+def test_the_tiling_function_answers_on_the_host(folder: Path, tmp_path: Path) -> None:
+    """Keys, blocks and workspace by element type and shapes; leading dimensions are gathered, other shapes refused."""
+    program = tmp_path / "tiling"
+    tiling = folder / "op_host" / "npk_rms_norm_tiling.cpp"
+    command = [
+        *toolchain.find_compiler().argv,
+        *("-std=c++17", f'-DTILING="{tiling}"', "-I", str(_HERE / "host"), "-I", str(toolchain.include_directory())),
+        *(str(_HERE / "host" / "tiling.cpp"), "-o", str(program)),
+    ]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert built.returncode == 0, built.stderr
+    asked = {
+        "0 6x48 48": "0 ",  # float32, float16, bfloat16 of the first shapes
+        "1 6x48 48": "1 ",
+        "2 6x48 48": "2 ",
+        "0 5x33 33": "3 ",
+        "2 2x8200 8200": "8 ",
+        "0 2x3x48 48": "0 ",
+        "0 1x1x6x48 1x48": "0 ",
+        "0 48x6 48": "refused",
+        "0 7x48 48": "refused",
+        "0 6x48 47": "refused",
+        "0 288 48": "refused",
+        "0 6x48": "refused",
+    }
+    ran = subprocess.run([str(program)], input="\n".join(asked), capture_output=True, text=True, timeout=60, check=True)
+    answers = ran.stdout.splitlines()
+    for question, answer, expected in zip(asked, answers, asked.values(), strict=True):
+        assert answer.startswith(expected), question
+    assert {answer.split()[-1] for answer in answers if answer != "refused"} == {str(16 * 2**20)}
 
 
 def test_its_unit_test_passes_on_the_twin(folder: Path) -> None:
@@ -118,6 +166,39 @@ def test_a_kernel_without_operator_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="NPK-EX10: attention cannot be exported"):
         export("attention", [], tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_there_is_left_alone(folder: Path) -> None:
+    readme = folder / "README.md"
+    before = readme.read_text()
+    with pytest.raises(CommandError, match=r"NPK-EX10: .*npk_rms_norm is there already"):
+        export("rms_norm", [], folder.parent)
+    assert readme.read_text() == before
+
+
+def test_a_folder_that_is_there_may_be_written_over(tmp_path: Path) -> None:
+    export("rms_norm", [], tmp_path, dtypes=("float32",))
+    export("rms_norm", [((5, 33), (33,))], tmp_path, dtypes=("float32",), overwrite=True)
+    assert "5 × 33" in (tmp_path / "npk_rms_norm" / "README.md").read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(CommandError, match=r"NPK-EX10: .* cannot be written: Not a directory"):
+        export("rms_norm", [], file, dtypes=("float32",))
+
+
+def test_a_licence_stands_first_in_every_source(tmp_path: Path) -> None:
+    files = export("rms_norm", [], tmp_path, dtypes=("float32",), licence="Copyright the authors\n\nTerms\n")
+    for file in files:
+        text = file.read_text()
+        if file.suffix == ".txt":
+            assert text.startswith("# Copyright the authors\n#\n# Terms\n\n")
+        elif file.suffix != ".md":
+            assert text.startswith("/*\n * Copyright the authors\n *\n * Terms\n */\n\n")
+    assert "OAT.xml" not in (tmp_path / "npk_rms_norm" / "README.md").read_text()
+    assert _run_unit_test(tmp_path / "npk_rms_norm").returncode == 0
 
 
 def test_an_unknown_kernel_is_refused(tmp_path: Path) -> None:
