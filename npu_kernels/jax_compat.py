@@ -6,6 +6,7 @@ Tested from jax 0.10.2 on. What is known to differ: from 0.12 a jaxpr carries it
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -204,7 +205,38 @@ def trace_context() -> Any:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Custom calls
+# Primitives and custom calls
+
+
+def jit_primitive(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``jax.jit`` of a function that binds one primitive, as the evaluation of that primitive.
+
+    It compiles under ``jax.disable_jit`` too, where running the function would evaluate the primitive again; and
+    ``jax.debug_nans`` names the function instead of looking inside.
+    """
+    function._apply_primitive = True  # type: ignore[attr-defined]
+    compiled = jax.jit(function)
+
+    @functools.wraps(function)
+    def call(*arrays: Any) -> Any:
+        if not jax.config.jax_disable_jit:
+            return compiled(*arrays)
+        with jax.disable_jit(False):
+            return compiled(*arrays)
+
+    return call
+
+
+def result_aval(shape: Sequence[int], dtype: Any, operands: Sequence[Any]) -> Any:
+    """Type of an array that a primitive computes from ``operands``, on every device from its own shards.
+
+    Inside ``shard_map`` it differs along each mesh axis along which an operand does.
+    """
+    from jax._src.core import ManualAxisType
+
+    varying = frozenset[Any]().union(*(operand.mat.varying for operand in operands))
+    whole = jax.sharding.NamedSharding(jax.sharding.get_abstract_mesh(), jax.sharding.PartitionSpec())
+    return jax.core.ShapedArray(tuple(shape), dtype, sharding=whole, manual_axis_type=ManualAxisType(varying=varying))
 
 
 def register_stateful_ffi_target(name: str, stages: dict[str, Any], state_type: Any) -> None:

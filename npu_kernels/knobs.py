@@ -57,10 +57,13 @@ def _flag(text: str) -> bool:
     raise ValueError("expected 1 or 0")
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError("expected a whole number of at least 1")
+def _threads(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= 4096:
+        raise ValueError("expected a whole number from 1 to 4096")
     return number
 
 
@@ -69,11 +72,14 @@ CACHE_DIR: Knob[str | None] = Knob(
 )
 CHECK: Knob[bool] = Knob("NPU_KERNELS_CHECK", False, _flag, "1 runs every kernel in the twin's checked mode")
 THREADS: Knob[int | None] = Knob(
-    "NPU_KERNELS_THREADS", None, _positive, "threads of the twin (default: the CPUs this process may use)"
+    "NPU_KERNELS_THREADS", None, _threads, "threads of the twin (default: the CPUs this process may use)"
 )
 CXX: Knob[str | None] = Knob("CXX", None, str, "host C++ compiler, with arguments if needed")
 CANN_HOME: Knob[str | None] = Knob(
     "ASCEND_HOME_PATH", None, str, "CANN installation; looked at by `npu-kernels doctor` only"
 )
+CANN_HEADERS: Knob[str | None] = Knob(
+    "NPU_KERNELS_CANN_HEADERS", None, str, "folder of a CANN 8.1 toolkit, for the type check `make test-cann-headers`"
+)
 
-KNOBS: tuple[Knob[object], ...] = (CACHE_DIR, CHECK, THREADS, CXX, CANN_HOME)  # type: ignore[assignment]
+KNOBS: tuple[Knob[object], ...] = (CACHE_DIR, CHECK, THREADS, CXX, CANN_HOME, CANN_HEADERS)  # type: ignore[assignment]

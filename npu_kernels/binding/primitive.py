@@ -11,7 +11,7 @@ import jax.ffi
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from npu_kernels import toolchain
+from npu_kernels import jax_compat, toolchain
 from npu_kernels.errors import KernelFault, TransformError
 from npu_kernels.toolchain import Artifact, Source
 
@@ -88,8 +88,8 @@ class KernelCall:
                 def call(*arrays: Any) -> list[jax.Array]:
                     return self.bind(*arrays, checked=checked)
 
-                call.__name__ = self.name
-                self._eager[checked] = jax.jit(call)
+                call.__name__ = call.__qualname__ = self.name
+                self._eager[checked] = jax_compat.jit_primitive(call)
             return self._eager[checked]
 
 
@@ -111,7 +111,7 @@ def _evaluate(*arrays: Any, kernel: KernelCall, checked: bool) -> list[jax.Array
 
 
 def _abstract(*avals: Any, kernel: KernelCall, checked: bool) -> list[Any]:
-    return [jax.core.ShapedArray(out.shape, out.dtype) for out in kernel.outputs]
+    return [jax_compat.result_aval(out.shape, out.dtype, avals) for out in kernel.outputs]
 
 
 def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> Any:

@@ -7,7 +7,7 @@ import re
 import threading
 from collections import Counter
 
-from npu_kernels import _native, errors, jax_compat
+from npu_kernels import _native, errors, jax_compat, knobs
 from npu_kernels.errors import Fault
 from npu_kernels.toolchain.artifacts import artifact_root
 
@@ -19,13 +19,15 @@ _registration = threading.Lock()
 
 
 def ensure_registered() -> None:
-    """Makes XLA:CPU know the custom call, and the runtime the user's cache.
+    """Makes XLA:CPU know the custom call, and the runtime the user's cache and settings.
 
     Lowering a kernel does it; a program that only runs exported executables calls it before it loads them.
 
     Raises:
         CacheError: NPK-CA02, when the cache directory is not safe to use.
+        KnobError: NPK-KN01, when a setting cannot be used.
     """
+    _native.set_threads(knobs.THREADS.get() or 0)
     with _registration:
         _register()
     _native.add_artifact_root(str(artifact_root()))

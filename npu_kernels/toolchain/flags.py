@@ -17,6 +17,8 @@ _COMMON = (
     "-fno-trapping-math",
     # One buffer is read under several element types (ReinterpretCast, bit masks).
     "-fno-strict-aliasing",
+    # A frame larger than the guard page behind a core's stack meets it too.
+    "-fstack-clash-protection",
 )
 
 

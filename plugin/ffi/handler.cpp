@@ -66,7 +66,7 @@ StateOrError instantiate(std::string_view hash, std::string_view name, int64_t b
 {
     try {
         std::string tiling;
-        if (blocks < 0 || blocks > UINT16_MAX || workspace_bytes < 0 || !decode_hex(tiling_hex, &tiling)) {
+        if (blocks < 0 || blocks > UINT32_MAX || workspace_bytes < 0 || !decode_hex(tiling_hex, &tiling)) {
             return error(xffi::ErrorCode::kInvalidArgument,
                          "NPK-RC11: kernel " + std::string(name) + ": malformed attributes of npu_kernels.launch");
         }

@@ -9,6 +9,7 @@
 
 #include "handler.h"
 #include "npk/abi.h"
+#include "npk/launch.h"
 #include "npk/runtime/call.h"
 #include "npk/runtime/fault_store.h"
 #include "npk/runtime/kernel_store.h"
@@ -93,6 +94,7 @@ PYBIND11_MODULE(_native, m)
         return type;
     });
 
+    m.def("set_threads", &npk::twin::set_threads);
     m.def("add_artifact_root",
           [](const std::string& directory) { npk::KernelStore::instance().add_root(directory); });
     m.def("load", [](const std::string& hash, const std::string& name) -> py::object {

@@ -16,6 +16,7 @@ import pytest
 
 from npu_kernels import _native
 from npu_kernels.binding import launches
+from npu_kernels.errors import KnobError
 
 
 def _call(kernel: Any, checked: bool = False) -> Any:
@@ -143,6 +144,20 @@ def test_threads_that_build_and_load_at_once_get_one_kernel_each(add_one: Any, f
     assert sorted(results) == list(range(8))
     assert all((r == 1).all() for r in results.values())
     assert launches() == {f"kernel_{i}": 2 for i in range(4)}
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "1000"])
+def test_any_number_of_threads_runs_all_blocks(add_one: Any, threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NPU_KERNELS_THREADS", threads)
+    np.testing.assert_array_equal(jax.jit(_call(add_one(1000, blocks=40)))(jnp.zeros(1000)), np.ones(1000))
+
+
+def test_a_number_of_threads_that_cannot_be_used_is_refused_at_the_call(
+    add_one: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPU_KERNELS_THREADS", "many")
+    with pytest.raises(KnobError, match="NPK-KN01: NPU_KERNELS_THREADS='many'"):
+        _call(add_one(5))(jnp.zeros(5))
 
 
 def test_a_wrong_number_of_arguments_is_refused_before_the_launch(add_one: Any) -> None:

@@ -64,3 +64,27 @@ def test_a_branch_that_is_not_taken_does_not_launch(f: Any) -> None:
     g = jax.jit(lambda p, x: jax.lax.cond(p, f, lambda x: x, x))
     np.testing.assert_array_equal(g(True, jnp.zeros(4)), np.ones(4))
     np.testing.assert_array_equal(g(False, jnp.zeros(4)), np.zeros(4))
+
+
+def test_without_jit_a_kernel_is_still_compiled(f: Any) -> None:
+    with jax.disable_jit():
+        np.testing.assert_array_equal(f(jnp.zeros(4)), np.ones(4))
+        np.testing.assert_array_equal(jax.jit(lambda x: 2 * f(x))(jnp.zeros(4)), np.full(4, 2))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_debug_nans_names_the_kernel_that_made_one(f: Any, wrap: Any) -> None:
+    with jax.debug_nans(True):
+        np.testing.assert_array_equal(wrap(f)(jnp.zeros(4)), np.ones(4))
+        with pytest.raises(FloatingPointError, match=r"invalid value \(nan\) encountered in add_one"):
+            wrap(f)(np.array([1, np.nan, 2, 3], np.float32))
+
+
+def test_the_result_of_a_shard_differs_between_devices(f: Any) -> None:
+    mesh = jax.sharding.AbstractMesh((2,), ("devices",), (jax.sharding.AxisType.Auto,))
+    split = jax.sharding.PartitionSpec("devices")
+    shards = jax.shard_map(f, mesh=mesh, in_specs=split, out_specs=split)
+    assert jax.eval_shape(shards, jnp.zeros(8)).shape == (8,)
+    same = jax.shard_map(f, mesh=mesh, in_specs=split, out_specs=jax.sharding.PartitionSpec())
+    with pytest.raises(ValueError, match="replicat"):
+        jax.eval_shape(same, jnp.zeros(8))

@@ -41,7 +41,9 @@ def test_knob_reads_the_variable_at_each_call(monkeypatch: pytest.MonkeyPatch) -
     assert knobs.THREADS.get() == 3
 
 
-@pytest.mark.parametrize(("knob", "text"), [(knobs.THREADS, "0"), (knobs.THREADS, "two"), (knobs.CHECK, "maybe")])
+@pytest.mark.parametrize(
+    ("knob", "text"), [(knobs.THREADS, "0"), (knobs.THREADS, "-3"), (knobs.THREADS, "two"), (knobs.CHECK, "maybe")]
+)
 def test_a_bad_value_names_the_variable_and_the_value(
     knob: knobs.Knob[object], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import threading
 
 import numpy as np
@@ -369,6 +370,54 @@ def test_a_used_up_stack_is_a_fault(checked: bool) -> None:
     x = np.array([100, 0], np.int64)
     compiled.launch(x)
     assert x[1] == 5050
+
+
+_NO_TRAP = platform.machine() not in ("x86_64", "AMD64")
+
+_TRAPS = """
+__attribute__((noinline)) int32_t large_frame(int32_t at)
+{
+    volatile int8_t values[400 * 1024];
+    values[at] = 1;
+    return values[at];
+}
+extern "C" __global__ __aicore__ void kernel(GM_ADDR x)
+{
+    GlobalTensor<int32_t> g;
+    g.SetGlobalBuffer((__gm__ int32_t*)x);
+    const int32_t a = g.GetValue(1), b = g.GetValue(2);
+    switch (g.GetValue(0)) {
+    case 0: g.SetValue(3, a / b); break;
+    case 1: g.SetValue(3, a % b); break;
+    case 2: __builtin_trap();
+    case 3: g.SetValue(3, large_frame(a)); break;
+    }
+}
+"""
+
+_INT_MIN = np.iinfo(np.int32).min
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        pytest.param((0, 7, 0), "NPK-RC08", marks=pytest.mark.skipif(_NO_TRAP, reason="Arm divides by zero")),
+        pytest.param((1, 7, 0), "NPK-RC08", marks=pytest.mark.skipif(_NO_TRAP, reason="Arm divides by zero")),
+        pytest.param((0, _INT_MIN, -1), "NPK-RC08", marks=pytest.mark.skipif(_NO_TRAP, reason="Arm wraps")),
+        ((2, 0, 0), "NPK-RC11"),
+        ((3, 0, 0), "NPK-RC10"),
+    ],
+    ids=["quotient", "remainder", "overflow", "trap", "frame larger than the stack"],
+)
+def test_what_the_host_traps_is_a_fault_and_the_process_goes_on(what: tuple[int, int, int], code: str) -> None:
+    for checked in (False, True):
+        compiled = kernel(_TRAPS, 1, checked=checked)
+        with pytest.raises(TwinFault) as caught:
+            compiled.launch(np.array([*what, 0], np.int32))
+        assert (caught.value.code, caught.value.core) == (code, "AIV 0")
+        x = np.array([0, 7, 2, 0], np.int32)
+        compiled.launch(x)
+        assert x[3] == 3
 
 
 def test_a_wild_access_is_a_fault_and_the_process_goes_on() -> None:

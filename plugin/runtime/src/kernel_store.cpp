@@ -70,7 +70,8 @@ Kernel* KernelStore::load(const std::string& hash, const std::string& name, std:
     *error = "NPK-CA01: kernel " + name + ": its artifact " + hash + " is not in the cache (searched " +
              joined(roots_) +
              "). Build it by calling or lowering the kernel from Python with these shapes on this "
-             "machine, or set NPU_KERNELS_CACHE_DIR to the directory that holds it.";
+             "machine, or set NPU_KERNELS_CACHE_DIR to the directory that holds it; in a process that lowered it "
+             "before the artifact went, call jax.clear_caches() first.";
     return nullptr;
 }
 

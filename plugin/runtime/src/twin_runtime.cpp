@@ -103,8 +103,8 @@ public:
 
 DeviceRuntime& twin_runtime()
 {
-    static TwinRuntime runtime;
-    return runtime;
+    static TwinRuntime* runtime = new TwinRuntime; // launches may run at exit
+    return *runtime;
 }
 
 } // namespace npk

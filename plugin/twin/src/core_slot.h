@@ -50,7 +50,7 @@ public:
     uint32_t wait_value = 0;
 
     // Set by a signal handler that gave the fiber up.
-    bool memory_fault = false;
+    int fault_signal = 0;
     void* fault_address = nullptr;
 
 private:

@@ -65,9 +65,9 @@ Status launch(const NpkKernelDesc& kernel, const LaunchArgs& launch_args, Fault*
     }
 }
 
-uint32_t pool_threads() noexcept
+void set_threads(uint32_t threads) noexcept
 {
-    return thread_pool().limit();
+    choose_threads(threads);
 }
 
 } // namespace npk::twin

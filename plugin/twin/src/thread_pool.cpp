@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <thread>
 
 namespace npk::twin {
@@ -26,19 +25,8 @@ uint32_t usable_cpus()
     return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// Threads of a launch, the caller's included.
-uint32_t configured_threads()
-{
-    const char* text = std::getenv("NPU_KERNELS_THREADS");
-    if (text != nullptr && *text != '\0') {
-        char* end = nullptr;
-        const long value = std::strtol(text, &end, 10);
-        if (*end == '\0' && value >= 1 && value <= 4096) {
-            return static_cast<uint32_t>(value);
-        }
-    }
-    return usable_cpus();
-}
+// Threads of a launch, the caller's included; 0 when nobody set a number.
+std::atomic<uint32_t> chosen_threads{0};
 
 struct ProcessPool {
     pid_t process;
@@ -55,7 +43,7 @@ ThreadPool& thread_pool()
     ProcessPool* current = process_pool.load(std::memory_order_acquire);
     while (current == nullptr || current->process != process) {
         // After a fork the parent's pool has no threads here and its locks may be held: it is left alone.
-        ProcessPool* fresh = new ProcessPool{process, ThreadPool(configured_threads() - 1)};
+        ProcessPool* fresh = new ProcessPool{process, ThreadPool(usable_cpus())};
         if (process_pool.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) {
             return fresh->pool;
         }
@@ -64,9 +52,21 @@ ThreadPool& thread_pool()
     return current->pool;
 }
 
+void choose_threads(uint32_t threads)
+{
+    chosen_threads.store(threads, std::memory_order_relaxed);
+}
+
+uint32_t ThreadPool::limit() const
+{
+    const uint32_t chosen = chosen_threads.load(std::memory_order_relaxed);
+    return (chosen != 0 ? chosen : cpus_) - 1;
+}
+
 void ThreadPool::request(Help& help, uint32_t helpers)
 {
-    helpers = std::min(helpers, limit_);
+    const uint32_t limit = this->limit();
+    helpers = std::min(helpers, limit);
     if (helpers == 0) {
         return;
     }
@@ -74,7 +74,7 @@ void ThreadPool::request(Help& help, uint32_t helpers)
     for (uint32_t i = 0; i < helpers; ++i) {
         queue_.push_back(&help);
     }
-    while (threads_ < limit_ && idle_ < queue_.size() && threads_ - idle_ < limit_) {
+    while (threads_ < limit && idle_ < queue_.size()) {
         // Signals belong to the program's own threads, except those that an instruction of this one raises.
         sigset_t all, before;
         sigfillset(&all);

@@ -19,20 +19,21 @@ struct Help {
 
 class ThreadPool {
 public:
-    explicit ThreadPool(uint32_t threads) : limit_(threads) {}
+    explicit ThreadPool(uint32_t cpus) : cpus_(cpus) {}
 
     // Asks for up to `helpers` threads.
     void request(Help& help, uint32_t helpers);
     // Takes back what nobody claimed and waits for the helpers to leave.
     void finish(Help& help);
 
-    uint32_t limit() const { return limit_; }
+    // Threads that may help one launch.
+    uint32_t limit() const;
     SlotPool& slots() { return slots_; }
 
 private:
     void serve();
 
-    const uint32_t limit_;
+    const uint32_t cpus_;
     SlotPool slots_;
     std::mutex mutex_;
     std::condition_variable work_;
@@ -44,6 +45,9 @@ private:
 
 // The pool of this process; a forked child gets its own.
 ThreadPool& thread_pool();
+
+// Threads of a launch from now on, its own included; 0: as many as the process has CPUs.
+void choose_threads(uint32_t threads);
 
 } // namespace npk::twin
 

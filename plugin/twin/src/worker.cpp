@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "fault.h"
+#include "hardware_fault.h"
 #include "launch_state.h"
-#include "memory_fault.h"
 
 namespace npk::twin {
 namespace {
@@ -110,7 +110,7 @@ public:
     void run()
     {
         const FloatEnvironment environment;
-        const MemoryFaultGuard memory_faults;
+        const HardwareFaultGuard hardware_faults;
         for (;;) {
             const uint32_t seen = launch_.epoch();
             if (resume_ready() || start_group()) {
@@ -143,7 +143,7 @@ private:
             running = &slot;
             slot.fiber.resume();
             running = nullptr;
-            report_memory_fault(slot);
+            report_hardware_fault(slot);
             if (!slot.fiber.finished()) {
                 ++i;
                 continue;

@@ -46,8 +46,8 @@ NPK_TWIN_EXPORT const NpkHost* host();
 // Safe from any number of threads at once and in a forked child.
 NPK_TWIN_EXPORT Status launch(const NpkKernelDesc& kernel, const LaunchArgs& launch, Fault* fault) noexcept;
 
-// Threads the pool may use beside the caller's, from NPU_KERNELS_THREADS or the process's CPU set.
-NPK_TWIN_EXPORT uint32_t pool_threads() noexcept;
+// Threads that run a launch from now on, the calling one included; 0, as at the start: as many as the process has CPUs.
+NPK_TWIN_EXPORT void set_threads(uint32_t threads) noexcept;
 
 } // namespace npk::twin
 

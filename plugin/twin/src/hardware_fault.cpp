@@ -1,10 +1,12 @@
-#include "memory_fault.h"
+#include "hardware_fault.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <mutex>
 
 #include "core_slot.h"
@@ -18,13 +20,15 @@ namespace {
 
 constexpr std::size_t kSignalStack = 64 * 1024;
 
-struct sigaction previous_segv;
-struct sigaction previous_bus;
+// What an instruction of a core can raise: wild and misaligned accesses, integer division, traps.
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+struct sigaction previous_actions[std::size(kSignals)];
 
 // Hands a signal that is none of ours to whoever had it before.
 void pass_on(int number, siginfo_t* info, void* context)
 {
-    const struct sigaction& previous = number == SIGBUS ? previous_bus : previous_segv;
+    const auto known = std::find(std::begin(kSignals), std::end(kSignals), number) - std::begin(kSignals);
+    const struct sigaction& previous = previous_actions[known];
     if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) {
         previous.sa_sigaction(number, info, context);
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
@@ -49,7 +53,7 @@ void on_signal(int number, siginfo_t* info, void* raw)
         return;
     }
     // The fiber is given up where it stands; the thread goes on where it had resumed the fiber.
-    slot->memory_fault = true;
+    slot->fault_signal = number;
     slot->fault_address = info->si_addr;
     const Fiber::Landing landing = slot->fiber.abandon();
 #if defined(__x86_64__)
@@ -67,8 +71,9 @@ void install()
     action.sa_sigaction = &on_signal;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
-    sigaction(SIGSEGV, &action, &previous_segv);
-    sigaction(SIGBUS, &action, &previous_bus);
+    for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+        sigaction(kSignals[i], &action, &previous_actions[i]);
+    }
 }
 
 // The handler cannot run on a stack that just ended.
@@ -96,7 +101,7 @@ private:
 
 } // namespace
 
-MemoryFaultGuard::MemoryFaultGuard()
+HardwareFaultGuard::HardwareFaultGuard()
 {
     static std::once_flag once;
     std::call_once(once, install);
@@ -113,7 +118,7 @@ MemoryFaultGuard::MemoryFaultGuard()
     }
 }
 
-MemoryFaultGuard::~MemoryFaultGuard()
+HardwareFaultGuard::~HardwareFaultGuard()
 {
     if (own_stack_) {
         stack_t none = {};
@@ -124,20 +129,32 @@ MemoryFaultGuard::~MemoryFaultGuard()
 
 #else
 
-MemoryFaultGuard::MemoryFaultGuard() = default;
-MemoryFaultGuard::~MemoryFaultGuard() = default;
+HardwareFaultGuard::HardwareFaultGuard() = default;
+HardwareFaultGuard::~HardwareFaultGuard() = default;
 
 #endif
 
-void report_memory_fault(CoreSlot& slot)
+void report_hardware_fault(CoreSlot& slot)
 {
-    if (!slot.memory_fault) {
+    const int number = slot.fault_signal;
+    if (number == 0) {
         return;
     }
-    slot.memory_fault = false;
+    slot.fault_signal = 0;
     char message[200];
     NpkFaultReport report{};
-    if (slot.in_guard(slot.fault_address)) {
+    report.message = message;
+    if (number == SIGFPE) {
+        report.code = "NPK-RC08";
+        report.rule = "IntegerDivision";
+        snprintf(message, sizeof(message),
+                 "the core divided an integer by zero, or the smallest integer by -1; guard the division");
+    } else if (number == SIGILL || number == SIGTRAP) {
+        report.code = "NPK-RC11";
+        report.rule = "Trap";
+        snprintf(message, sizeof(message),
+                 "the core stopped at a trap or at bytes that are no instruction of this host");
+    } else if (slot.in_guard(slot.fault_address)) {
         report.code = "NPK-RC10";
         report.rule = "StackOverflow";
         snprintf(message, sizeof(message),
@@ -150,7 +167,6 @@ void report_memory_fault(CoreSlot& slot)
                  "the core touched address %p, which is no memory of the kernel; checked mode names the call",
                  slot.fault_address);
     }
-    report.message = message;
     slot.launch->record_fault(report, &slot);
 }
 
