@@ -219,8 +219,6 @@ def jit_primitive(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*arrays: Any) -> Any:
-        if not jax.config.jax_disable_jit:
-            return compiled(*arrays)
         with jax.disable_jit(False):
             return compiled(*arrays)
 
