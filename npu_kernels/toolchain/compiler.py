@@ -15,7 +15,7 @@ from typing import Literal
 from npu_kernels import knobs
 from npu_kernels.errors import ToolchainError
 
-from .cachedir import subdirectory
+from .cachedir import subdirectory, writing
 from .files import write_atomically
 from .process import run_compiler
 
@@ -50,6 +50,7 @@ def find_compiler() -> HostCompiler:
 
     Raises:
         ToolchainError: NPK-TC01 when there is none, NPK-TC03 when it is neither GCC nor Clang or does not run.
+        CacheError: NPK-CA02, when the cache directory is not safe to use or cannot be written.
     """
     argv = _command()
     stamp = _stamp(argv)
@@ -65,7 +66,12 @@ def _command() -> tuple[str, ...]:
             raise ToolchainError("NPK-TC01", f"CXX={setting!r} cannot be read: {error}.") from None
         program = shutil.which(words[0]) if words else None
         if program is None:
-            raise ToolchainError("NPK-TC01", f"CXX={setting!r} names no program that can be run. {_INSTALL}")
+            missing = words[0] if words else ""
+            raise ToolchainError(
+                "NPK-TC01",
+                f"CXX={setting!r} names no program that can be run: there is no {missing!r}; quote a path with spaces. "
+                f"{_INSTALL}",
+            )
         return (program, *words[1:])
     for name in CANDIDATES:
         if (program := shutil.which(name)) is not None:
@@ -92,7 +98,8 @@ def _identified(argv: tuple[str, ...], stamp: str, record: Path) -> HostCompiler
     known = _read(record)
     if known is None:
         known = _ask(argv, stamp)
-        write_atomically(record, json.dumps(asdict(known)))
+        with writing():
+            write_atomically(record, json.dumps(asdict(known)))
     return known
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +16,13 @@ from filelock import FileLock
 
 from npu_kernels.errors import ToolchainError
 
-from .cachedir import subdirectory
+from .cachedir import subdirectory, writing
 from .compiler import HostCompiler
 from .cpu import cpu_identity
 from .files import publish_directory, temporary_directory
 from .flags import compile_flags
 from .headers import headers_hash, include_directory
-from .process import run_compiler
+from .process import run_compilers
 
 _HEADER = "kernel_operator.h"
 _INSTANCES = f'#include "{_HEADER}"\n#include "npk/instances.h"\n'
@@ -66,13 +64,14 @@ def precompiled_header(compiler: HostCompiler, *, checked: bool) -> PrecompiledH
 
     Raises:
         ToolchainError: NPK-TC02 when the compiler rejects the header, NPK-TC03 when it cannot be run.
+        CacheError: NPK-CA02, when the cache cannot be written.
     """
     flags = compile_flags(compiler, checked=checked)
     parts = (compiler.identity, *flags, cpu_identity(), str(include_directory()), headers_hash())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     folder = subdirectory("headers") / key[:2] / key
     if not folder.is_dir():
-        with FileLock(subdirectory("locks") / f"header-{key[:2]}.lock"):
+        with writing(), FileLock(subdirectory("locks") / f"header-{key[:2]}.lock"):
             if not folder.is_dir():
                 _make(compiler, flags, folder)
     if compiler.family == "clang":
@@ -84,7 +83,7 @@ def precompiled_header(compiler: HostCompiler, *, checked: bool) -> PrecompiledH
     return PrecompiledHeader(
         folder,
         ("-DNPK_TWIN_PREBUILT=1", *use, *plain_header_flags()),
-        ("-x", "none", *objects, "-Wl,--gc-sections", "-Wl,-z,defs"),
+        ("-x", "none", *objects, "-Wl,--gc-sections"),
     )
 
 
@@ -94,42 +93,35 @@ def _part(number: int) -> str:
 
 def _make(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> None:
     with temporary_directory(subdirectory("tmp")) as temporary:
-        steps = [_header_step(compiler, flags, temporary)]
-        steps += [_instances_step(compiler, flags, temporary, number) for number in range(_PARTS)]
-        with ThreadPoolExecutor(len(steps)) as pool:
-            for done in [pool.submit(step) for step in steps]:
-                done.result()
+        commands = [_header_command(compiler, flags, temporary)]
+        commands += [_instances_command(compiler, flags, temporary, number) for number in range(_PARTS)]
+        for result in run_compilers(commands, cwd=temporary, env={"TMPDIR": str(temporary)}):
+            if result.returncode != 0:
+                raise ToolchainError(
+                    "NPK-TC02",
+                    f"{compiler.version} rejects the twin's own headers. Try another compiler through CXX (GCC 9 or "
+                    f"Clang 10 at least). It says:\n{result.stderr.strip()[:4000]}",
+                )
         publish_directory(temporary, folder)
 
 
-def _header_step(compiler: HostCompiler, flags: tuple[str, ...], temporary: Path) -> Callable[[], None]:
+def _header_command(compiler: HostCompiler, flags: tuple[str, ...], temporary: Path) -> list[str]:
     header = include_directory() / _HEADER
     if compiler.family == "clang":
         # The headers' hash is in the key; their times change whenever the package is installed again.
         flags = (*flags, "-Xclang", "-fno-pch-timestamp")
-        output = temporary / f"{_HEADER}.pch"
+        output = f"{_HEADER}.pch"
     else:
         (temporary / _HEADER).write_text(f'#include "{header}"\n')
         header = temporary / _HEADER
-        output = temporary / f"{_HEADER}.gch"
-    arguments = ("-DNPK_TWIN_PREBUILT=1", "-x", "c++-header", str(header), "-o", str(output))
-    return lambda: _compile(compiler, (*flags, *arguments), temporary, "")
+        output = f"{_HEADER}.gch"
+    mode = (*plain_header_flags(), "-DNPK_TWIN_PREBUILT=1", "-x", "c++-header")
+    return [*compiler.argv, *flags, *mode, str(header), "-o", output]
 
 
-def _instances_step(compiler: HostCompiler, flags: tuple[str, ...], temporary: Path, number: int) -> Callable[[], None]:
-    part = ("-DNPK_TWIN_PREBUILT=2", f"-DNPK_INSTANCE_PART={number}")
+def _instances_command(compiler: HostCompiler, flags: tuple[str, ...], temporary: Path, number: int) -> list[str]:
+    source = temporary / f"instances{number}.cpp"
+    source.write_text(f"#define NPK_INSTANCE_PART {number}\n{_INSTANCES}")
     # A kernel takes only the instructions it uses into its library.
-    arguments = (*part, "-ffunction-sections", "-c", "-x", "c++", "-", "-o", str(temporary / _part(number)))
-    return lambda: _compile(compiler, (*flags, *arguments), temporary, _INSTANCES)
-
-
-def _compile(compiler: HostCompiler, arguments: tuple[str, ...], temporary: Path, stdin: str) -> None:
-    result = run_compiler(
-        [*compiler.argv, *plain_header_flags(), *arguments], stdin=stdin, env={"TMPDIR": str(temporary)}
-    )
-    if result.returncode != 0:
-        raise ToolchainError(
-            "NPK-TC02",
-            f"{compiler.version} rejects the twin's own headers. Try another compiler through CXX (GCC 9 or "
-            f"Clang 10 at least). It says:\n{result.stderr.strip()[:4000]}",
-        )
+    mode = (*plain_header_flags(), "-DNPK_TWIN_PREBUILT=2", "-ffunction-sections", "-c")
+    return [*compiler.argv, *flags, *mode, source.name, "-o", _part(number)]

@@ -78,7 +78,15 @@ def counted(argv, **options):
         log.write(("kernel" if "-shared" in argv else "other") + "\\n")
     return real(argv, **options)
 
-builder.run_compiler = compiler.run_compiler = precompiled.run_compiler = counted
+real_many = precompiled.run_compilers
+
+def counted_many(commands, **options):
+    with open(sys.argv[2], "a") as log:
+        log.write("other\\n" * len(commands))
+    return real_many(commands, **options)
+
+builder.run_compiler = compiler.run_compiler = counted
+precompiled.run_compilers = counted_many
 print(toolchain.build(Source(Path(sys.argv[1]).read_text())).hash)
 """
 

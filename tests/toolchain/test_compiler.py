@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import tempfile
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from npu_kernels import toolchain
-from npu_kernels.errors import ToolchainError
+from npu_kernels.errors import CacheError, ToolchainError
 
 REAL = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++") or ""
 
@@ -68,6 +72,35 @@ def test_a_compiler_that_fails_is_reported_with_its_words(tmp_path: Path, monkey
 def test_a_compiler_killed_by_a_signal_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", str(_program(tmp_path / "killed", "kill -9 $$")))
     with pytest.raises(ToolchainError, match=r"NPK-TC03.*SIGKILL"):
+        toolchain.find_compiler()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("ld: final link failed: No space left on device", "NPK-CA02.*No space left"),
+        ("g++: fatal error: Killed signal terminated program cc1plus", "NPK-TC03.*Killed"),
+        ("g++: internal compiler error: File size limit exceeded signal terminated program cc1plus", "NPK-CA02"),
+    ],
+)
+def test_a_compiler_that_ran_out_of_room_or_memory_does_not_blame_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, expected: str, add_one: Any
+) -> None:
+    answers = f'case "$*" in *--version*|*-dumpmachine*) exec {REAL} "$@";; esac'
+    monkeypatch.setenv("CXX", str(_program(tmp_path / "c++", f"{answers}\necho '{words}' >&2; exit 1")))
+    with pytest.raises((ToolchainError, CacheError), match=expected):
+        toolchain.build(add_one)
+
+
+def test_a_disk_that_is_full_before_the_compiler_is_known_is_an_error_of_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: Any, **_options: Any) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setenv("CXX", str(_program(tmp_path / "c++", f'exec {REAL} "$@"')))
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    with pytest.raises(CacheError, match=r"NPK-CA02.*No space left on device"):
         toolchain.find_compiler()
 
 
