@@ -28,7 +28,7 @@ SMOKE := tests/packaging/smoke.py
 T ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint types layers format test-jax test-weights test-sdist test-editable \
+.PHONY: help demo test unit lint types layers format test-jax test-weights test-cann-headers test-sdist test-editable \
 	test-two-jax bench wheel sdist ci lock clean
 
 help: ## list the targets
@@ -64,6 +64,11 @@ test-jax: $(VENV)/wheel $(VENV)/weights ## the tests that reach JAX
 
 test-weights: $(VENV)/wheel $(VENV)/weights ## the real SmolLM2: logits, tokens, counts
 	$(PYTEST) tests/examples -m weights
+
+test-cann-headers: $(VENV)/wheel ## type-check generated source against the headers of NPU_KERNELS_CANN_HEADERS=…
+	@test -d "$$NPU_KERNELS_CANN_HEADERS" || { echo "NPU_KERNELS_CANN_HEADERS must name the folder of a CANN 8.1" \
+		"toolkit, the one that holds ascendc/include and tikicpulib somewhere below it" >&2; exit 1; }
+	$(PYTEST) tests/lowering/test_cann_headers.py
 
 bench: $(VENV)/wheel $(VENV)/weights ## the benchmark table; writes build/benchmarks.json
 	$(BIN)/python benchmarks --json build/benchmarks.json
