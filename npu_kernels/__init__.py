@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .binding import npu_kernel as npu_kernel
     from .substitution.explain import explain as explain
     from .substitution.explain import require as require
+    from .substitution.module import substitute_module as substitute_module
     from .substitution.substitute import substitute as substitute
 
 #: Public name → (module that has it, whether the kernel library must be registered before it is used).
@@ -25,6 +26,7 @@ _EXPORTS: dict[str, tuple[str, bool]] = {
     "substitute": ("npu_kernels.substitution", True),
     "explain": ("npu_kernels.substitution", True),
     "require": ("npu_kernels.substitution", True),
+    "substitute_module": ("npu_kernels.substitution", True),
 }
 _MODULES = ("errors", "kernels", "language")
 

@@ -81,6 +81,12 @@ def _poison(name: str, value: float) -> Callable[[dict[str, Any], np.random.Gene
     return change
 
 
+def _poison_blocks(named: dict[str, Any], rng: np.random.Generator) -> None:
+    """A NaN among the values that the first queries see, and infinities in a block of keys that they skip."""
+    named["value"][0, 5, 0, 1] = np.nan
+    named["value"][0, -3, 1, 2:4] = np.inf, -np.inf
+
+
 def _infinite_scores(named: dict[str, Any], rng: np.random.Generator) -> None:
     """Head 0: query 2 scores only +inf. Head 1: every query scores -inf on key 4, but query 3 scores +inf there."""
     named["key"][0, :, 0, 0] = np.abs(named["key"][0, :, 0, 0]) + 0.1
@@ -137,7 +143,7 @@ CASES = (
     Case("inputs of 1e4", _random(1, 24, 24, 2, 2, 16, scale=1e4)),
     Case("NaN in a query", _with(_SMALL, _poison("query", np.nan))),
     Case("NaN in a key, causal", _with(_TWO_BLOCKS, _poison("key", np.nan)), {"is_causal": True}, _F32),
-    Case("NaN in a value, causal", _with(_TWO_BLOCKS, _poison("value", np.nan)), {"is_causal": True}, _F32),
+    Case("NaN and infinities in values, causal", _with(_TWO_BLOCKS, _poison_blocks), {"is_causal": True}, _F32),
     Case("infinity in a value", _with(_SMALL, _poison("value", np.inf)), {}, _F32),
     Case("infinite scores", _with(_SMALL, _infinite_scores), {}, _F32),
     Case("zeros of both signs and denormals", _with(_SMALL, _zeros_and_denormals)),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
 
 from npu_kernels.graph.core import Node, Value
-from npu_kernels.substitution.axes import Ref
+from npu_kernels.substitution.axes import Axes, Ref
 from npu_kernels.substitution.engine import mismatch
 from npu_kernels.substitution.heads import Dot, Head, Op, Product, Reduce, Select, Sum, describe
 from npu_kernels.substitution.masks import additive, two_valued
@@ -19,34 +21,66 @@ _STEPS = 40
 _PASSED = frozenset(
     {
         "add", "subtract", "multiply", "divide", "negate", "select", "tanh", "maximum", "minimum", "convert",
-        "broadcast_in_dim", "reshape", "transpose", "copy", "optimization_barrier", "exponential",
+        "broadcast_in_dim", "reshape", "transpose", "copy", "exponential",
     }
 )  # fmt: skip
 
 
 def is_softmax(view: View, node: Node) -> bool:
-    """Whether a node is the exponential of a value less its maximum."""
+    """Whether a node is an exponential that is summed, or one of a value less its maximum."""
     if node.op != "exponential":
         return False
-    core = view.head(Ref(node.operands[0], view.whole(node.results[0]).index)).core
-    if not isinstance(core, Sum) or core.constant != 0 or len(core.terms) != 2:
-        return False
-    (first, _), (second, maximum) = core.terms
-    head = view.head(maximum).core
-    return (first, second) == (1, -1) and isinstance(head, Reduce) and head.kind == "max" and bool(head.bound)
+    summed = any(user.op == "reduce" and user.attrs["kind"] == "sum" for user in node.results[0].users)
+    return summed or _lowered(view, view.peeler.operand(node, 0, view.whole(node.results[0]))) is not None
 
 
 def explain(view: View, node: Node) -> Reason | None:
     """Why the softmax at ``node`` was not replaced; ``None`` when it does not lie between two products."""
-    core = view.head(Ref(node.operands[0], view.whole(node.results[0]).index)).core
-    assert isinstance(core, Sum)
-    scores = core.terms[0][1]
+    argument = view.peeler.operand(node, 0, view.whole(node.results[0]))
+    lowered = _lowered(view, argument)
+    scores = lowered.scores if lowered is not None else argument
     if _product_before(scores.value) is None:
         return None
-    paths = [path for path in _products_after(node) if _weights(view, node, path[-2]) is not None]
+    weights = [(path, found) for path in _products_after(node) if (found := _weights(view, node, _seen(path)[-1]))]
+    paths = [path for path, found in weights if lowered is not None or found.divided]
     if not paths:
         return None
+    if lowered is None:
+        return Reason("structure", "the maximum of the scores is not subtracted before the exponential")
+    if not lowered.keys:
+        return Reason("dims", "there is one key only")
     return _scores_reason(view, scores) or _weights_reason(view, node, paths)
+
+
+def _seen(path: list[Node]) -> list[Node]:
+    """The part of a path, its product left out, that the view looks through."""
+    return list(takewhile(lambda node: not _is_closed(node), path[:-1]))
+
+
+def _is_closed(node: Node) -> bool:
+    """Whether a node may give its operand back, but nothing is known of it: a sharding constraint, a barrier."""
+    if node.op not in ("opaque", "optimization_barrier") or len(node.operands) != 1 or len(node.results) != 1:
+        return False
+    return node.operands[0].aval == node.results[0].aval
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    """``scores - max(scores, axis=keys)``."""
+
+    scores: Ref
+    keys: Axes
+
+
+def _lowered(view: View, argument: Ref) -> _Lowered | None:
+    core = view.head(argument).core
+    if not isinstance(core, Sum) or core.constant != 0 or len(core.terms) != 2:
+        return None
+    (first, scores), (second, maximum) = core.terms
+    head = view.head(maximum).core
+    if (first, second) == (1, -1) and isinstance(head, Reduce) and head.kind == "max":
+        return _Lowered(scores, head.bound)
+    return None
 
 
 def _product_before(value: Value) -> Node | None:
@@ -59,7 +93,7 @@ def _product_before(value: Value) -> Node | None:
         seen.add(node)
         if node.op == "dot_general" and node.attrs["lhs_contracting"]:
             return node
-        if node.op in _PASSED:
+        if node.op in _PASSED or _is_closed(node):
             pending.extend(node.operands)
     return None
 
@@ -76,7 +110,7 @@ def _products_after(node: Node) -> Iterator[list[Node]]:
             seen.add(user)
             if user.op == "dot_general" and user.attrs["lhs_contracting"]:
                 yield [*path, user]
-            elif user.op in _PASSED or user.op == "dot_general":
+            elif user.op in _PASSED or user.op == "dot_general" or _is_closed(user):
                 pending.append([*path, user])
 
 
@@ -143,12 +177,16 @@ def _is_affine_mask(view: View, term: Ref) -> bool:
 
 
 def _weights_reason(view: View, node: Node, paths: list[list[Node]]) -> Reason:
-    if any(_modifies(view, node, step) for path in paths for step in path[1:-1]):
+    if any(_modifies(view, node, step) for path in paths for step in _seen(path)[1:]):
         return Reason(
             "dropout",
             "the softmax's weights are multiplied by or replaced with something else before the second product "
             "(dropout); the kernel has no dropout",
         )
+    closed = next((step for path in paths for step in path if _is_closed(step)), None)
+    if closed is not None:
+        name = closed.attrs.get("name", closed.op)
+        return Reason("structure", f"a `{name}` stands between the softmax and the second product")
     products = [path[-1].results[0] for path in paths]
     stops = [m for root in products for example in EXAMPLES if (m := mismatch(example, view, root)) is not None]
     if not stops:
@@ -158,26 +196,44 @@ def _weights_reason(view: View, node: Node, paths: list[list[Node]]) -> Reason:
     return Reason("structure", f"expected {best.expected}, found {describe(best.found)}{detail}")
 
 
-def _weights(view: View, node: Node, step: Node) -> tuple[int, bool] | None:
+@dataclass(frozen=True)
+class _Weights:
+    """A value that is the weights of a softmax.
+
+    Attributes:
+        modified: whether it has further factors, or some of the weights are replaced by a constant.
+        divided: whether it is divided by its sum; the division may come after the second product.
+    """
+
+    modified: bool
+    divided: bool
+
+
+def _weights(view: View, node: Node, step: Node) -> _Weights | None:
     """Whether a value is the weights of the softmax of ``node``.
 
-    Returns:
-        The number of further factors, and whether some weights are replaced by a constant; ``None`` when it is not.
-        An exponential that is not divided by its sum counts only where nothing else multiplies it.
+    An exponential that is not divided by its sum counts only where nothing else multiplies it.
     """
     head = view.head(view.whole(step.results[0]))
     selected = isinstance(head.core, Select)
-    if isinstance(head.core, Select):
+    while isinstance(head.core, Select):
         head = view.head(head.core.body)
     if not isinstance(head.core, Product):
-        return (0, selected) if head.ref.value is node.results[0] else None
+        return _Weights(selected, False) if head.ref.value is node.results[0] else None
     factors = head.core.factors
     weights = [f for f in factors if f.exponent == 1 and view.peeler.peel(f.ref).value is node.results[0]]
-    totals = [f for f in factors if f.exponent == -1 and isinstance(view.head(f.ref).core, Reduce)]
-    return (len(factors) - 2, selected) if weights and totals else None
+    totals = [f for f in factors if f.exponent == -1 and _is_total(view, f.ref)]
+    return _Weights(selected or len(factors) != 2, True) if weights and totals else None
+
+
+def _is_total(view: View, ref: Ref) -> bool:
+    """Whether a value is a sum over an axis, perhaps with a constant added."""
+    core = view.head(ref).core
+    if isinstance(core, Sum) and len(core.terms) == 1:
+        core = view.head(core.terms[0][1]).core
+    return isinstance(core, Reduce)
 
 
 def _modifies(view: View, node: Node, step: Node) -> bool:
-    """Whether a value is softmax's weights with further factors, or with some of them replaced."""
     found = _weights(view, node, step)
-    return found is not None and found != (0, False)
+    return found is not None and found.modified

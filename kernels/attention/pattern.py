@@ -76,7 +76,7 @@ def _build(match: Match, implementation: Callable[..., Any]) -> Call:
         Operand(value, (layout.batch, layout.keys, layout.heads, layout.width), dtype),
     ]
     scores = (layout.batch, layout.all_heads, layout.queries, layout.keys)
-    operands += [Operand(c.ref, scores, sparse=True, negated=c.negated) for c in kept]
+    operands += [Operand(c.ref, scores, sparse=True, condition=c) for c in kept]
     scale = match.parameters["scale"]
     fill = match.parameters.get("fill")
     additive = any(selection.additive for selection in match.selections)
@@ -88,7 +88,7 @@ def _build(match: Match, implementation: Callable[..., Any]) -> Call:
             combined = one if combined is None else jnp.logical_and(combined, one)
         options = {"mask_value": fill} if masked else {}
         out = implementation(q, k, v, mask=combined, scale=scale, is_causal=causal, **options)
-        return _spread_nans(out, v, k if additive else None) if masked else out
+        return _spread_nans(out, k) if additive else out
 
     names = ("query", "key", "value")
     shapes = [f"{name} {Aval(op.shape, dtype)}" for name, op in zip(names, operands, strict=False)]
@@ -99,16 +99,10 @@ def _build(match: Match, implementation: Callable[..., Any]) -> Call:
     return Call(call, operands, result, match.root, output, shapes)
 
 
-def _spread_nans(out: Any, value: Any, key: Any | None) -> Any:
-    """NaNs of keys no query may see: a model multiplies their values by zero and gets NaN, a kernel skips them.
-
-    With an additive mask the NaN of a hidden key's score reaches the row too.
-    """
-    groups = out.shape[2] // value.shape[2]
-    spoiled = jnp.isnan(value).any(axis=1)
-    if key is not None:
-        spoiled = spoiled | jnp.isnan(key).any(axis=(1, 3))[:, :, None]
-    return jnp.where(jnp.repeat(spoiled, groups, axis=1)[:, None], jnp.nan, out)
+def _spread_nans(out: Any, key: Any) -> Any:
+    """With an additive mask a NaN in a hidden key reaches every row of its head: NaN plus the fill is NaN."""
+    spoiled = jnp.repeat(jnp.isnan(key).any(axis=(1, 3)), out.shape[2] // key.shape[2], axis=1)
+    return jnp.where(spoiled[:, None, :, None], jnp.nan, out)
 
 
 def _weights_dtype(match: Match) -> str:
@@ -147,7 +141,7 @@ def _is_causal(match: Match, condition: Condition, rows: Axes, keys: Axes) -> bo
     order = [own.index(axis) for axis in (*queries, *columns)]
     table = constant.reshape([axis.size for axis in own]).transpose(order).reshape(queries[0].size, extent(columns))
     wanted = np.tri(queries[0].size, extent(columns), dtype=bool)
-    return bool((np.logical_not(table) if condition.negated else table).astype(bool).__eq__(wanted).all())
+    return bool((condition.holds(table) == wanted).all())
 
 
 def _layout(match: Match, conditions: Sequence[Condition], kept: Sequence[Condition]) -> _Layout:

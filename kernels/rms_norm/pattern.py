@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from npu_kernels.graph.core import Node
 from npu_kernels.substitution.axes import Ref
 from npu_kernels.substitution.call import Call, Operand, result_value
-from npu_kernels.substitution.heads import Head, Product, Reduce, Sum, describe
+from npu_kernels.substitution.heads import Head, Op, Product, Reduce, Sum, describe
 from npu_kernels.substitution.match import Match
 from npu_kernels.substitution.pattern import Declined, Example, Pattern, Reason, array
 from npu_kernels.substitution.registry import register
@@ -100,15 +100,25 @@ def _squared(view: View, ref: Ref) -> tuple[Head, Ref] | None:
 
 
 def _root_argument(view: View, node: Node) -> Ref | None:
-    """What a node takes the root of, when that is a sum of squares, perhaps with a constant added."""
+    """What a node takes the root of, when that is a sum of squares, perhaps with a number added or as its bound."""
     if node.op == "power" and view.folder.scalar(node.operands[1]) not in (0.5, -0.5):
         return None
     if node.op not in ("sqrt", "rsqrt", "power"):
         return None
     argument = view.peeler.operand(node, 0, view.whole(node.results[0]))
+    return argument if _mean_square(view, argument) is not None else None
+
+
+def _mean_square(view: View, argument: Ref) -> tuple[Head, Ref] | None:
+    """:func:`_squared` of the part of a root's argument that is no single number."""
     core = view.head(argument).core
-    inner = core.terms[0][1] if isinstance(core, Sum) and len(core.terms) == 1 else argument
-    return argument if _squared(view, inner) is not None else None
+    parts = [argument]
+    if isinstance(core, Sum):
+        parts = [term for sign, term in core.terms if sign == 1 or term.axes]
+    elif isinstance(core, Op) and core.name == "maximum":
+        parts = list(core.args)
+    parts = [part for part in parts if part.axes] or parts
+    return _squared(view, parts[0]) if len(parts) == 1 else None
 
 
 def _is_root_mean_square(view: View, node: Node) -> bool:
@@ -119,9 +129,9 @@ def _explain(view: View, node: Node) -> Reason | None:
     argument = _root_argument(view, node)
     assert argument is not None
     core = view.head(argument).core
-    if not isinstance(core, Sum):
+    if not isinstance(core, Sum) or len(core.terms) > 1:
         return Reason("eps", "no constant is added to the mean of squares under the root")
-    squared = _squared(view, core.terms[0][1])
+    squared = _mean_square(view, argument)
     assert squared is not None
     head, x = squared
     assert isinstance(head.core, Reduce)

@@ -28,6 +28,7 @@ _RENAMED = {
     "bitcast_convert_type": "bitcast_convert",
     "stop_gradient": "copy",
     "copy_p": "copy",
+    "pvary": "copy",
     "squeeze": "reshape",
 }
 _SAME = frozenset(

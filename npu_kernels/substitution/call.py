@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from npu_kernels.graph.core import Value
 from npu_kernels.graph.replacement import Replacement
 from npu_kernels.substitution.axes import Axes, Ref, extent, resolve
+from npu_kernels.substitution.heads import Condition
 from npu_kernels.substitution.pattern import Declined
 from npu_kernels.substitution.peel import is_float
 
@@ -25,14 +26,14 @@ class Operand:
         groups: axes of each dimension of the arranged array.
         dtype: dtype the kernel gets; ``None`` keeps the value's own.
         sparse: a dimension none of whose axes the read has may have size one; else it is broadcast.
-        negated: the opposite of a boolean.
+        condition: what is read is this condition's, and what is arranged is where it holds.
     """
 
     ref: Ref
     groups: tuple[Axes, ...]
     dtype: str | None = None
     sparse: bool = False
-    negated: bool = False
+    condition: Condition | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,15 +60,15 @@ class Operand:
         flat_kept = [size for group in kept for size in group]
         flat_full = [size for group in full for size in group]
         shape = [math.prod(group) for group in full]
-        dtype, negated, sizes = self.dtype, self.negated, [axis.size for axis in own]
+        dtype, condition, sizes = self.dtype, self.condition, [axis.size for axis in own]
 
         def arrange(x: Any) -> Any:
             x = x.reshape(sizes).transpose(permutation).reshape(flat_kept)
             if flat_kept != flat_full:
                 x = jnp.broadcast_to(x, flat_full)
             x = x.reshape(shape)
-            if negated:
-                x = jnp.logical_not(x)
+            if condition is not None:
+                x = condition.holds(x)
             return x if dtype is None else x.astype(dtype)
 
         return arrange

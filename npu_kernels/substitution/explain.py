@@ -15,7 +15,7 @@ from npu_kernels.graph.stablehlo_reader import read_stablehlo
 from npu_kernels.substitution.engine import search
 from npu_kernels.substitution.policy import DEFAULT, Policy, as_policy
 from npu_kernels.substitution.report import Report, merge
-from npu_kernels.substitution.substitute import Patterns, Substituted, listeners, resolve_patterns
+from npu_kernels.substitution.substitute import Patterns, listeners, resolve_patterns, substituted
 
 
 def explain(
@@ -35,12 +35,9 @@ def explain(
     Raises:
         GraphError: ``NPK-GR01`` for a module that cannot be read.
     """
-    chosen = as_policy(policy)
     if isinstance(program, str | bytes | Path):
-        return search(expand(read_stablehlo(program)), resolve_patterns(patterns), chosen).report
-    function = program._function if isinstance(program, Substituted) else program
-    given = tuple(patterns) if patterns is not None else None
-    return Substituted(function, chosen, given).explain(*args, **kwargs)
+        return search(expand(read_stablehlo(program)), resolve_patterns(patterns), as_policy(policy)).report
+    return substituted(program, policy, patterns).explain(*args, **kwargs)
 
 
 class require(ContextDecorator):

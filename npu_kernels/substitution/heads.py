@@ -65,10 +65,22 @@ class Dot:
 
 @dataclass(frozen=True)
 class Condition:
-    """A boolean value, or its opposite."""
+    """A boolean value, or its opposite.
+
+    Attributes:
+        ref: the boolean; or numbers known while matching, when ``equals`` is given.
+        negated: it holds where the boolean does not.
+        equals: the number that ``ref`` is where the boolean is true.
+    """
 
     ref: Ref
     negated: bool = False
+    equals: float | None = None
+
+    def holds(self, array: Any) -> Any:
+        """Where the condition holds, from an array of what ``ref`` reads: NumPy's or JAX's."""
+        found = array if self.equals is None else array == self.equals
+        return ~found if self.negated else found
 
 
 @dataclass(frozen=True)

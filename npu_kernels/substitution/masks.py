@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from npu_kernels.graph.core import Node
 from npu_kernels.substitution.axes import Ref
 from npu_kernels.substitution.fold import COMPARE
 from npu_kernels.substitution.heads import Condition
-from npu_kernels.substitution.peel import Peeler
+from npu_kernels.substitution.peel import Peeler, is_float
 
 #: An additive fill this large swallows any score it meets (one unit in the last place of 1e30 in float32 is 7.6e22).
 SWALLOWING = 1e30
@@ -70,8 +70,23 @@ def _comparison(peeler: Peeler, node: Node, ref: Ref) -> Condition | None:
 
 
 def two_valued(peeler: Peeler, ref: Ref) -> TwoValued | None:
-    """A number that depends on a boolean only: selects of constants, converted booleans, and sums and products of
-    these with constants."""
+    """A number that depends on a boolean only: selects of constants, converted booleans, sums and products of these
+    with constants, and a constant array of two numbers."""
+    return _computed(peeler, ref) or _tabulated(peeler, ref)
+
+
+def _tabulated(peeler: Peeler, ref: Ref) -> TwoValued | None:
+    ref = peeler.peel(ref)
+    table = peeler.folder.array(ref.value) if is_float(ref.value.dtype) else None
+    if table is None:
+        return None
+    low, high = table.min(), table.max()
+    if not (low < high and bool(((table == low) | (table == high)).all())):
+        return None
+    return TwoValued((Condition(ref, equals=float(high)),), float(high), float(low))
+
+
+def _computed(peeler: Peeler, ref: Ref) -> TwoValued | None:
     ref = peeler.peel(ref)
     node = ref.value.producer
     if node is None:
@@ -121,7 +136,7 @@ def additive(peeler: Peeler, ref: Ref, *, swallowing: bool = True) -> tuple[tupl
     kept, fill, conds = found.if_true, found.if_false, found.conditions
     if fill == 0 and kept < 0 and len(conds) == 1:
         kept, fill = fill, kept
-        conds = (Condition(conds[0].ref, not conds[0].negated),)
+        conds = (replace(conds[0], negated=not conds[0].negated),)
     if kept != 0 or fill >= 0 or (swallowing and fill > -SWALLOWING):
         return None
     return conds, fill

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from npu_kernels.graph.core import Node, Value, cut, escaping
-from npu_kernels.substitution.axes import Axes, Axis, Ref, extent, resolve
+from npu_kernels.substitution.axes import LAYOUT, Axes, Axis, Ref, extent, resolve
 from npu_kernels.substitution.bindings import Bindings
 from npu_kernels.substitution.heads import Condition, Select
 from npu_kernels.substitution.matcher import Matcher
@@ -134,7 +134,8 @@ class Match:
     @property
     def narrowed(self) -> bool:
         """Whether the program rounds an intermediate below float32."""
-        floats = [v.dtype for node in self.core for v in node.results if is_float(v.dtype) and v is not self.root.value]
+        computed = (v for node in self.interior if _rounds(self.view, node) for v in node.results)
+        floats = [v.dtype for v in computed if is_float(v.dtype) and v is not self.root.value]
         return any(SIGNIFICANT_BITS[dtype] < SIGNIFICANT_BITS["float32"] for dtype in floats)
 
     # -- re-trace ------------------------------------------------------------------------------------------------
@@ -175,6 +176,16 @@ class Match:
     def _agrees(self, other: Bindings) -> bool:
         mine = {name: ref.value for name, (_, ref) in self.bindings.variables.items()}
         return mine == {name: ref.value for name, (_, ref) in other.variables.items()}
+
+
+def _rounds(view: View, node: Node) -> bool:
+    """Whether a node rounds its results to their dtype: it computes them, or casts from a wider one."""
+    if not node.operands or node.op in LAYOUT or node.op == "select" or _only_constants(view, node):
+        return False
+    if node.op != "convert":
+        return True
+    source, target = node.operands[0].dtype, node.result.dtype
+    return is_float(source) and is_float(target) and SIGNIFICANT_BITS[source] > SIGNIFICANT_BITS[target]
 
 
 def _only_constants(view: View, node: Node) -> bool:

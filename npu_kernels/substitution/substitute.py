@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, cast
 
 from npu_kernels import jax_compat
@@ -23,6 +24,8 @@ from npu_kernels.substitution.report import Report
 listeners: ContextVar[tuple[Callable[[Report], None], ...]] = ContextVar("listeners", default=())
 
 Patterns = Iterable[Pattern | str] | None
+#: Attribute of a function with what was made of it.
+_KEPT = "__npu_kernels_substituted__"
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,36 @@ def substitute(
     Raises:
         ValueError: for an unknown policy.
         SubstitutionError: ``NPK-SB02``, when called, for an unknown pattern.
+
+    Returns:
+        The same object for equal arguments, so that neither it nor a ``jax.jit`` around it is traced again.
     """
-    chosen = tuple(patterns) if patterns is not None else None
+    return cast(Callable[..., Any], substituted(function, policy, patterns))
+
+
+def substituted(function: Callable[..., Any], policy: Policy | str, patterns: Patterns) -> Substituted:
+    """:func:`substitute`, with the type it really returns."""
+    chosen = as_policy(policy), tuple(patterns) if patterns is not None else None
     inner = function._function if isinstance(function, Substituted) else function
-    return cast(Callable[..., Any], Substituted(inner, as_policy(policy), chosen))
+    made = _made(inner)
+    if chosen not in made:
+        made.setdefault(chosen, Substituted(inner, *chosen))
+    return made[chosen]
+
+
+def _made(function: Callable[..., Any]) -> dict[Any, Substituted]:
+    """What was made of a function so far: kept with it, so that it lives as long as the function and no longer.
+
+    Other callables (methods are new objects at each access, modules may be frozen) keep nothing.
+    """
+    if not isinstance(function, FunctionType) and jax_compat.jit_statics(function) is None:
+        return {}
+    kept: tuple[Any, dict[Any, Substituted]] | None = vars(function).get(_KEPT)
+    if kept is None or kept[0] is not function:
+        # Decorators copy the attributes of what they wrap.
+        kept = function, {}
+        setattr(function, _KEPT, kept)
+    return kept[1]
 
 
 def resolve_patterns(patterns: Patterns) -> tuple[Pattern, ...]:

@@ -7,6 +7,7 @@ graph, so that a match knows at once where to cut.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from npu_kernels.graph.core import Node, Value
 from npu_kernels.substitution.axes import Axes, Axis, Index, Ref, extent, fresh, resolve, whole
@@ -224,7 +225,7 @@ class View:
             return None
         found = conditions(self.peeler, pred)
         if len(found) == 1:
-            flipped: tuple[Condition, ...] = (Condition(found[0].ref, not found[0].negated),)
+            flipped: tuple[Condition, ...] = (replace(found[0], negated=not found[0].negated),)
         else:
             flipped = (Condition(self.peeler.peel(pred), True),)
         return Select(flipped, on_false, fill, False, ref)

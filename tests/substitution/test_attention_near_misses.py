@@ -88,6 +88,27 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
         )(scores(q, k)),
         "structure",
     ),
+    "constant bias": (lambda q, k, v: mix(soft(scores(q, k) + np.where(MASK, 1.0, -1e38)), v), "bias"),
+    "small constant additive fill": (
+        lambda q, k, v: mix(soft(scores(q, k) + np.where(MASK, 0.0, -1e4).astype("float32")), v),
+        "mask-fill",
+    ),
+    "no maximum": (
+        lambda q, k, v: (lambda e: mix(e / e.sum(-1, keepdims=True), v))(jnp.exp(scores(q, k))),
+        "structure",
+    ),
+    "constant in the denominator": (
+        lambda q, k, v: (lambda e: mix(e / (e.sum(-1, keepdims=True) + 1.0), v))(
+            jnp.exp(scores(q, k) - scores(q, k).max(-1, keepdims=True))
+        ),
+        "structure",
+    ),
+    "NaNs of the weights replaced": (lambda q, k, v: mix(jnp.nan_to_num(soft(scores(q, k))), v), "dropout"),
+    "barrier after the softmax": (
+        lambda q, k, v: mix(jax.lax.optimization_barrier(soft(scores(q, k))), v),
+        "structure",
+    ),
+    "one key": (lambda q, k, v: mix(soft(scores(q, k[:, :1])), v[:, :1]), "dims"),
     "values as wide as nothing else": (
         lambda q, k, v: jnp.einsum("bnts,bsnh->btnh", soft(scores(q, k)), jnp.concatenate([v, v], -1)),
         "dims",
@@ -159,6 +180,13 @@ def test_a_custom_vjp_is_not_entered(check: Check) -> None:
     own.defvjp(lambda q, k, v: (own(q, k, v), None), lambda _, g: (g, g, g))
     report = check(own, Q, K, V)
     assert [miss.reason for miss in report.near_misses] == ["inside-custom-vjp"]
+
+
+def test_a_shard_map_is_not_entered(check: Check) -> None:
+    spec = jax.sharding.PartitionSpec("d")
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    split = jax.shard_map(lambda q, k, v: mix(soft(scores(q, k)), v), mesh=mesh, in_specs=spec, out_specs=spec)
+    assert [miss.reason for miss in check(split, Q, K, V).near_misses] == ["inside-shard-map"]
 
 
 def test_a_near_miss_names_the_line_of_the_model(check: Check) -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from npu_kernels.substitution import Report
+from npu_kernels.substitution import Pattern, Report, substitute
 
 Check = Callable[..., Report]
 B, T, S, N, K, H = 2, 5, 7, 4, 2, 8
@@ -172,12 +172,37 @@ CAUSAL = {
     "triu": lambda: jnp.logical_not(jnp.triu(jnp.ones((T, T), bool), 1)),
     "of floats": lambda: jnp.tril(jnp.ones((T, T))) > 0,
 }
+#: Additive masks that were made before the model was traced: nothing but their numbers is left.
+TABLES = {
+    "lowest": np.where(np.tri(T, dtype=bool), 0, MIN).astype(np.float32),
+    "infinite": jnp.triu(jnp.full((T, T), -jnp.inf), 1)[None, None],
+    "bfloat16": jnp.asarray(np.where(np.tri(T, dtype=bool), 0, -1e38), jnp.bfloat16),
+}
 
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_a_causal_mask_is_recognised(check: Check, name: str) -> None:
     report = check(lambda q, k, v: masked(q, k, v, CAUSAL[name]()), *qkv(s=T), attention=1)
     assert report.replaced[0].shapes[3:] == ("causal",)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_constant_additive_mask_is_a_boolean_one(check: Check, name: str) -> None:
+    def added(q: Any, k: Any, v: Any) -> Any:
+        s = jnp.einsum("btnh,bsnh->bnts", q, k) * 0.3 + TABLES[name]
+        return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(s), v)
+
+    assert check(added, *qkv(s=T), attention=1).replaced[0].shapes[3:] == ("causal",)
+
+
+def test_a_constant_additive_mask_that_is_not_causal_is_passed_on(check: Check) -> None:
+    table = np.where(np.random.default_rng(5).random((N, T, S)) < 0.6, 0, MIN).astype(np.float32)
+
+    def added(q: Any, k: Any, v: Any) -> Any:
+        s = jnp.einsum("btnh,bsnh->bnts", q, k) * 0.3 + table
+        return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(s), v)
+
+    assert check(added, *qkv(), attention=1).replaced[0].shapes[3:] == ("mask bool[4,1,5,7]",)
 
 
 def test_a_causal_mask_and_a_padding_mask_are_told_apart(check: Check) -> None:
@@ -270,9 +295,18 @@ def test_small_and_large_inputs_agree(check: Check, magnitude: float) -> None:
     check(masked, q, k, v, random_mask(B, 1, T, S), attention=1)
 
 
-@pytest.mark.parametrize("where", ["query", "key", "value"])
-@pytest.mark.parametrize("form", ["plain", "select", "additive", "causal"])
-def test_a_nan_reaches_the_same_rows(check: Check, where: str, form: str) -> None:
+SPECIAL = [
+    (where, form, number)
+    for where in ("query", "key", "value")
+    for form in ("plain", "select", "additive", "causal")
+    for number in (np.nan, np.inf)
+    # Whether an infinite score swallows an additive fill is what the documentation leaves open.
+    if (where, form, number) != ("key", "additive", np.inf)
+]
+
+
+@pytest.mark.parametrize(("where", "form", "number"), SPECIAL)
+def test_a_nan_or_an_infinity_reaches_the_same_rows(check: Check, where: str, form: str, number: float) -> None:
     def call(q: Any, k: Any, v: Any) -> Any:
         s = jnp.einsum("btnh,bsnh->bnts", q, k) * 0.3
         if form == "select":
@@ -284,5 +318,18 @@ def test_a_nan_reaches_the_same_rows(check: Check, where: str, form: str) -> Non
         return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(s), v)
 
     arrays = dict(zip(("query", "key", "value"), qkv(s=T), strict=True))
-    arrays[where] = arrays[where].at[0, 3, 1, 2].set(np.nan)
+    arrays[where] = arrays[where].at[0, 3, 1, 2].set(number)
     check(call, *arrays.values(), attention=1)
+
+
+def test_an_infinite_key_under_an_additive_mask_is_hidden(patterns: tuple[Pattern, ...]) -> None:
+    """The stated limit: in the model infinity plus the fill is infinity or NaN, which shows through the mask."""
+
+    def call(q: Any, k: Any, v: Any) -> Any:
+        s = jnp.einsum("btnh,bsnh->bnts", q, k) + jnp.where(jnp.arange(T) == 3, MIN, 0)
+        return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(s), v)
+
+    q, k, v = qkv(s=T)
+    spoiled = k.at[:, 3].set(np.inf)
+    assert np.isnan(call(q, spoiled, v)).any()
+    np.testing.assert_allclose(substitute(call, patterns=patterns)(q, spoiled, v), call(q, k, v), rtol=1e-4, atol=1e-5)

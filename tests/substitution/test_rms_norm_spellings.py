@@ -84,6 +84,13 @@ def test_rounding_an_intermediate_needs_the_permission_wider(check: Check) -> No
     assert check(SPELLINGS["rsqrt"], draw(4, 16), draw(16), policy="exact").near_misses[0].reason == "numerics"
 
 
+def test_rounding_an_input_in_one_place_only_needs_the_permission_wider(check: Check) -> None:
+    def rounded(x: Any, w: Any) -> Any:
+        return (x.astype(jnp.bfloat16) * lax.rsqrt(mean_square(x) + EPS) * w).astype(jnp.bfloat16)
+
+    assert check(rounded, draw(4, 16), draw(16), rms_norm=1).replaced[0].reason == "reorder sums, wider"
+
+
 def test_any_leading_dimensions_and_vmap(check: Check) -> None:
     one = SPELLINGS["rsqrt"]
     check(one, draw(16), draw(16), rms_norm=1)
@@ -135,6 +142,8 @@ def test_small_large_and_nan_rows_agree(check: Check, magnitude: float) -> None:
 
 NEAR_MISSES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "eps outside the root": (lambda x, w: x / (jnp.sqrt(mean_square(x)) + EPS) * w, "eps"),
+    "eps that is traced": (lambda x, w: x * lax.rsqrt(mean_square(x) + w[0]) * w, "eps"),
+    "eps as a lower bound": (lambda x, w: x * lax.rsqrt(jnp.maximum(mean_square(x), EPS)) * w, "eps"),
     "no eps": (lambda x, w: x / jnp.sqrt(mean_square(x)) * w, "eps"),
     "mean removed": (
         lambda x, w: (lambda c: c * lax.rsqrt(mean_square(c) + EPS) * w)(x - x.mean(-1, keepdims=True)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,6 +152,42 @@ def test_a_signature_is_traced_once(patterns: Patterns) -> None:
     replaced(X[:2])
     replaced(X.astype(jnp.bfloat16))
     assert traces == [(3, 16), (2, 16), (3, 16)]
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["function", "jitted"])
+def test_equal_calls_of_substitute_share_the_trace(patterns: Patterns, wrap: Callable[..., Any]) -> None:
+    traces = []
+
+    def counted(x: Any) -> Any:
+        traces.append(x.shape)
+        return norm(x, W)
+
+    function = wrap(counted)
+    assert explain(function, X, patterns=patterns).count("rms_norm") == 1
+    for _ in range(2):
+        jax.jit(substitute(function, patterns=patterns))(X)
+    once = substitute(function, patterns=patterns)
+    assert once is substitute(function, patterns=patterns) is substitute(once, patterns=patterns)
+    assert len(traces) == 1
+    assert substitute(function, patterns=patterns, policy="exact") is not substitute(function, patterns=patterns)
+    assert substitute(function, patterns=["rms_norm"]) is not substitute(function, patterns=["attention"])
+
+
+def test_a_decorated_function_is_another_function(patterns: Patterns) -> None:
+    substitute(norm, patterns=patterns)
+    twice = functools.wraps(norm)(lambda x, w: norm(norm(x, w), w))
+    assert explain(twice, X, W, patterns=patterns).count("rms_norm") == 2
+    assert explain(jax.jit(twice), X, W, patterns=patterns).count("rms_norm") == 2
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["function", "jitted"])
+def test_what_was_made_of_a_function_does_not_outlive_it(patterns: Patterns, wrap: Callable[..., Any]) -> None:
+    function = wrap(lambda x: norm(x, W))
+    substitute(function, patterns=patterns)(X)
+    gone = weakref.ref(function)
+    del function
+    gc.collect()
+    assert gone() is None
 
 
 def test_closed_over_tracers_do_not_leak_into_later_calls(patterns: Patterns) -> None:
