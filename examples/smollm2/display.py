@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rich import box
 from rich.table import Table
 
 from npu_kernels.substitution import Report
@@ -22,9 +23,16 @@ def kernels_table(report: Report, calls: Sequence[Call], launched: Mapping[str, 
         (entry.pattern, _short_location(entry.location), call.kernel, call.shapes)
         for entry, call in zip(report.replaced, calls, strict=True)
     )
-    table = Table(title=f"\nWhat runs as a kernel; launches in {passes} forward passes", title_justify="left")
-    for heading in ("replaced", "line of the model", "kernel", "shapes", "blocks", "launches"):
-        table.add_column(heading, justify="right" if heading in ("blocks", "launches") else "left", overflow="fold")
+    # Two blanks between columns and no word broken: six columns of names and shapes fit 80 characters.
+    table = Table(
+        title=f"\nWhat runs as a kernel; launches in {passes} forward passes",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for heading in ("replaced", "line", "kernel", "shapes", "blocks", "launches"):
+        table.add_column(heading, justify="right" if heading in ("blocks", "launches") else "left", no_wrap=True)
     for (pattern, location, kernel, shapes), count in instances.items():
         blocks, launches = str(kernel.source.blocks), f"{launched.get(kernel.name, 0)}"
         table.add_row(f"{count} {pattern}", location, kernel.name, "\n".join(shapes), blocks, launches)

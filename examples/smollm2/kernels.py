@@ -11,6 +11,8 @@ import jax
 
 from npu_kernels.binding.primitive import KernelCall, npu_kernel_call_p
 
+_SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int32": "i32", "bool": "bool"}
+
 
 @dataclass(frozen=True)
 class Call:
@@ -46,4 +48,4 @@ def _walk(jaxpr: Any) -> Iterator[Call]:
 
 
 def _short(aval: Any) -> str:
-    return f"{aval.dtype.name}[{'×'.join(map(str, aval.shape))}]"
+    return f"{_SHORT[aval.dtype.name]}[{'×'.join(map(str, aval.shape))}]"
