@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import ParamSpec, TypeVar
 
 from npu_kernels.errors import NpuKernelsError, OperandError, SignatureError, TransformError
+from npu_kernels.language.source import arose_here, authors_traceback, module_of
 
 _OURS = ("npu_kernels", "jax", "jaxlib")
-#: Modules whose frames stand between ours: they are of no use to a user.
-_BETWEEN = ("functools", "contextlib")
 #: Errors about a call, not about a line of a kernel's body: their place is where the call stands.
 _OF_A_CALL = (SignatureError, TransformError, OperandError)
 
@@ -29,6 +28,11 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         except NpuKernelsError as error:
             raise _for_user(error) from None
+        except Exception as error:
+            # What the body of a kernel raises of itself; a fault of ours keeps its whole traceback.
+            if not arose_here(error):
+                error.__traceback__ = authors_traceback(error.__traceback__)
+            raise
 
     return wrapper
 
@@ -45,26 +49,7 @@ def caller_location() -> str | None:
     """``file:line`` of the innermost frame outside of this package and JAX."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if _module(frame).partition(".")[0] not in _OURS:
+        if module_of(frame).partition(".")[0] not in _OURS:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return None
-
-
-def authors_traceback(trace: TracebackType | None) -> TracebackType | None:
-    """``trace`` with the frames of users and of library kernels, whose bodies are a kernel author's code too."""
-    kept: list[TracebackType] = []
-    while trace is not None:
-        module = _module(trace.tb_frame)
-        ours = module.startswith("npu_kernels.") and not module.startswith("npu_kernels.kernels.")
-        if not ours and module not in _BETWEEN:
-            kept.append(trace)
-        trace = trace.tb_next
-    chain: TracebackType | None = None
-    for entry in reversed(kept):
-        chain = TracebackType(chain, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return chain
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))

@@ -16,6 +16,7 @@ import numpy as np
 
 from npu_kernels import ir, knobs, language
 from npu_kernels.errors import SignatureError, TransformError
+from npu_kernels.language.effects import environment
 
 from .callsite import user_facing
 from .lowered import Lowered
@@ -113,6 +114,7 @@ class Kernel:
             tuple((spec.shape, spec.dtype) for spec in specs.values()),
             # 1 and 1.0 are equal, and so are 0.0 and -0.0; kernels made with them are not.
             tuple((type(value), repr(value), value) for value in statics.values()),
+            environment(self._function),
         )
         with self._lock:
             if key not in self._specialisations:
@@ -148,6 +150,7 @@ class Kernel:
         return [jnp.asarray(result) for result in results]
 
 
+@user_facing
 def npu_kernel(function: Callable[..., Any]) -> Kernel:
     """Makes a kernel of a function whose positional parameters are annotated arrays.
 
@@ -159,7 +162,8 @@ def npu_kernel(function: Callable[..., Any]) -> Kernel:
     """
     if not inspect.isfunction(function):
         raise SignatureError("NPK-SG01", f"npu_kernel takes a Python function, not {function!r}.")
-    return Kernel(function, sys._getframe(1).f_locals)
+    # Annotations may name what is local where the decorator stands: the caller of the wrapper around this.
+    return Kernel(function, sys._getframe(2).f_locals)
 
 
 def _as_array(kernel: str, name: str, value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import ir
 from . import bounds
-from .control import caller_locals
+from .control import Body
 from .names import common_dtype, describe, same
 from .rewrite import Site
 from .scope import Scope
@@ -32,6 +32,7 @@ class Branch:
         self.scopes = [Scope(self.outer, "branch", ir.Block(), site.span) for _ in range(2)]
         self.before: dict[str, Any] = {}
         self.ends: list[dict[str, Any]] = []
+        self.body = Body(site, "the if over a traced value")
 
     def __iter__(self) -> Iterator[bool]:
         for scope, side in zip(self.scopes, (True, False), strict=True):
@@ -39,8 +40,8 @@ class Branch:
             yield side
 
     def enter(self) -> tuple[Any, ...]:
+        found = self.body.enter()
         if not self.before:
-            found = caller_locals()
             self.before = {name: found.get(name, self._missing(name)) for name in self.site.names}
         return tuple(self.before[name] for name in self.site.names)
 
@@ -52,7 +53,7 @@ class Branch:
         )
 
     def leave(self) -> None:
-        self.collect(caller_locals())
+        self.collect(self.body.leave())
 
     def collect(self, ends: dict[str, Any]) -> None:
         """The end of a side, with the values its names hold."""

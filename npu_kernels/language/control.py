@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import ir
+from .effects import changed, contents, reachable
 from .machine import Loop, LoopKind
 from .source import Span, fail
 from .tile import Tile
@@ -144,7 +144,30 @@ def refuse(site: Site, where: str) -> None:
         fail("NPK-LA01", f"{what} inside {where} (line {site.span.line}) cannot be traced: {way}", span)
 
 
-def caller_locals(depth: int = 2) -> dict[str, Any]:
-    """The names of the author's function that called a hook."""
-    frame: FrameType = sys._getframe(depth)
-    return dict(frame.f_locals)
+class Body:
+    """The author's code between the ``enter`` and the ``leave`` of a construct, which may do nothing but compute."""
+
+    def __init__(self, site: Site, where: str) -> None:
+        self.site = site
+        self.where = where
+        self.before: dict[str, tuple[Any, Any]] = {}
+
+    def enter(self) -> dict[str, Any]:
+        """The names of the function that called the hook which calls this."""
+        frame = sys._getframe(2)
+        self.before = contents(reachable(frame))
+        return dict(frame.f_locals)
+
+    def leave(self) -> dict[str, Any]:
+        """Its names now; NPK-LA01 when the body changed more than the names that it assigns."""
+        frame = sys._getframe(2)
+        assigned = self.site.names if self.site.target is None else (*self.site.names, self.site.target)
+        name = changed(self.before, reachable(frame), assigned)
+        if name is not None:
+            fail(
+                "NPK-LA01",
+                f"{self.where} changes the Python value of `{name}` in place, and tracing runs the body once: "
+                "keep what changes in names that the body itself assigns, or use nl.static_range",
+                self.site.span,
+            )
+        return dict(frame.f_locals)

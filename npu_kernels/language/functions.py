@@ -10,7 +10,7 @@ import numpy as np
 from .. import ir
 from .machine import current
 from .source import fail
-from .tile import Number, Tile, as_operand, binary, broadcast, constant, unary, unify
+from .tile import Number, Tile, as_element, as_operand, binary, broadcast, constant, unary, unify
 
 _ON_NUMBERS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
@@ -104,5 +104,5 @@ def where(condition: Tile | bool, a: Tile | Number, b: Tile | Number) -> Any:
         values = [constant(x, dtype), constant(y, dtype)]
     else:
         values = unify("nl.where", x, y)
-    broadcast("nl.where", test, *values)
-    return current().select(test, *values)
+    shape = broadcast("nl.where", test, *values)
+    return current().select(test, *(as_element(v) if shape else v for v in values))

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..errors import LanguageError
 from . import rounding as _rounding
 from .machine import Loop, LoopKind, Machine, Use, using
 from .rewrite import definition
-from .source import authors_traceback, fail
+from .source import authors_errors, fail
 from .tensor import Tensor, TensorSlice
 from .tile import Tile
 from .trace import arrange, returned
@@ -61,6 +60,7 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 _REDUCE: dict[str, Callable[..., Array]] = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
 
 
+@authors_errors
 def interpret(
     fn: Callable[..., Any], arrays: Mapping[str, np.ndarray[Any, Any]], statics: Mapping[str, object]
 ) -> tuple[np.ndarray[Any, Any], ...]:
@@ -86,12 +86,9 @@ def interpret(
         if dtype is None:
             fail("NPK-LA05", f"argument `{name}` has dtype {data.dtype}, which the language lacks", span)
         tensors[name] = Tensor(name, data.shape, dtype, data, is_output=False)
-    try:
-        with using(machine), np.errstate(all="ignore"):
-            args, kwargs = arrange(fn, {**tensors, **statics})
-            outputs = returned(fn(*args, **kwargs), machine.outputs, span)
-    except LanguageError as error:
-        raise error.with_traceback(authors_traceback(error.__traceback__)) from None
+    with using(machine), np.errstate(all="ignore"):
+        args, kwargs = arrange(fn, {**tensors, **statics})
+        outputs = returned(fn(*args, **kwargs), machine.outputs, span)
     for out in outputs:
         if not any(out is t for t in machine.stored) and out.payload.size:
             fail("NPK-LA08", f"output `{out.name}` is returned but never stored: nl.store every part of it", span)

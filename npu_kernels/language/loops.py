@@ -82,7 +82,14 @@ def function(fn: Callable[P, R]) -> Callable[P, R]:
         machine = current_or_none()
         if machine is None or machine.eager:
             return fn(*args, **kwargs)
-        result: R = prepare(fn)(*args, **kwargs)
+        try:
+            result: R = prepare(fn)(*args, **kwargs)
+        except RecursionError:
+            fail(
+                "NPK-LA01",
+                f"the recursion of {fn.__name__} does not end while tracing, where an `if` over a traced value takes "
+                "both sides: loop with nl.range instead",
+            )
         return result
 
     return call

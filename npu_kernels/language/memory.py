@@ -12,7 +12,7 @@ from .machine import current
 from .refusals import Transposed, refuse_operand
 from .source import fail
 from .tensor import Tensor, TensorSlice, check_place, whole
-from .tile import Number, Tile, as_operand, constant
+from .tile import Number, Tile, as_element, as_operand, constant
 
 
 def output(shape: Sequence[int], dtype: ir.DType) -> Tensor:
@@ -119,7 +119,7 @@ def broadcast_to(x: Tile, shape: Sequence[int]) -> Tile:
     if len(tile.shape) > len(sizes) or ir.broadcast_shapes(tile.shape, sizes) != sizes:
         fail("NPK-LA04", f"a tile of shape {list(tile.shape)} does not broadcast to {list(sizes)}")
     if not tile.shape:
-        return current().full(sizes, tile)
+        return current().full(sizes, as_element(tile))
     return tile if tile.shape == sizes else current().broadcast(tile, sizes)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from .operators import refuse_operators
 from .source import fail
 from .unavailable import Unavailable
 
@@ -31,12 +33,20 @@ class Transposed:
         _refuse_transposed()
 
 
-def _refuse_transposed(*_: object) -> NoReturn:
+def _refuse_transposed() -> NoReturn:
     fail("NPK-LA01", "a transposed tile is only an operand of nl.dot: load it the other way round for anything else")
 
 
-for _operator in ("add", "sub", "mul", "truediv", "neg", "lt", "le", "gt", "ge", "getitem"):
-    setattr(Transposed, f"__{_operator}__", _refuse_transposed)
+refuse_operators(Transposed, lambda self, _: _refuse_transposed())
+
+
+def refuse_attribute(what: str, name: str) -> NoReturn:
+    """For ``__getattr__``: names with an underscore are for Python and its tools to ask, the rest is an author's."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    known = name in sys.modules[__package__].__all__
+    way = f"write nl.{name}(...)" if known else "the functions of npu_kernels.language take it as an argument"
+    fail("NPK-LA01", f"{what} has no .{name}: {way}")
 
 
 def refuse_operand(item: object, role: str) -> NoReturn:

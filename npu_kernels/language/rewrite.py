@@ -66,7 +66,8 @@ def definition(fn: Callable[..., Any]) -> Span:
     code = fn.__code__
     first = code.co_firstlineno
     # The first line is that of the first decorator, which may take several.
-    below = (n for n in range(first, first + 32) if linecache.getline(code.co_filename, n).lstrip().startswith("def "))
+    head = f"def {code.co_name}"
+    below = (n for n in range(first, first + 32) if linecache.getline(code.co_filename, n).lstrip().startswith(head))
     return Span(code.co_filename, next(below, first), function=code.co_name)
 
 
@@ -83,9 +84,11 @@ def _rewritten(fn: Callable[..., Any]) -> Callable[..., Any]:
     module = ast.parse(f"def {_FACTORY}({', '.join(free)}): pass")
     factory = module.body[0]
     assert isinstance(factory, ast.FunctionDef)
+    # Under its own name it would hide what that name means in the body: in a recursion, the decorated function.
+    rewritten.name = _FACTORY
     factory.body = [rewritten]
     compiled = compile(module, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
-    inner = _code(_code(compiled, _FACTORY), fn.__name__ if node.name == fn.__name__ else node.name)
+    inner = _code(_code(compiled, _FACTORY), _FACTORY).replace(co_name=code.co_name)
     cells = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
     cells[HOOKS] = CellType(Hooks(tuple(rewriter.sites)))
     made = FunctionType(inner, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells[n] for n in inner.co_freevars))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import NoReturn
+from typing import NoReturn, ParamSpec, TypeVar
 
 from .. import ir
 from ..errors import LanguageError
 
-_HERE = str(Path(__file__).parent)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Standard modules whose frames stand between an author's and ours.
+_BETWEEN = ("functools", "contextlib")
+#: Libraries that an author may hand a tile to: their lines are not the author's.
+_LIBRARIES = ("numpy", "jax", "jaxlib")
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,20 @@ class Span:
         return f"{self.file}:{self.line}"
 
 
+def module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame is the package's inside. The bodies of library kernels are a kernel author's code like any."""
+    module = module_of(frame)
+    return module in _BETWEEN or (module.startswith("npu_kernels.") and not module.startswith("npu_kernels.kernels."))
+
+
 def author_frame() -> FrameType:
-    """The innermost frame that does not belong to the language itself."""
+    """The innermost frame of an author's code."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame is not None and (is_ours(frame) or module_of(frame).partition(".")[0] in _LIBRARIES):
         frame = frame.f_back
     if frame is None:
         raise RuntimeError("no frame outside the language")
@@ -129,13 +145,41 @@ def fail(code: str, message: str, span: Span | None = None) -> NoReturn:
 
 
 def authors_traceback(trace: TracebackType | None) -> TracebackType | None:
-    """``trace`` without the frames of the language, so that an error shows the author's code only."""
+    """``trace`` without the frames of the package's inside, so that an error shows the author's code only."""
     kept: list[TracebackType] = []
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_HERE):
+        if not is_ours(trace.tb_frame):
             kept.append(trace)
         trace = trace.tb_next
     chain: TracebackType | None = None
     for entry in reversed(kept):
         chain = TracebackType(chain, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return chain
+
+
+def authors_errors(function: Callable[P, R]) -> Callable[P, R]:
+    """What the author's code raises inside ``function`` leaves it without frames of the package's inside.
+
+    Errors that arise in the package and are none of its own stay as they are: they are faults of the package.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except LanguageError as error:
+            raise error.with_traceback(authors_traceback(error.__traceback__)) from None
+        except Exception as error:
+            if not arose_here(error):
+                error.__traceback__ = authors_traceback(error.__traceback__)
+            raise
+
+    return wrapper
+
+
+def arose_here(error: BaseException) -> bool:
+    """Whether the innermost frame of an error is the package's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and is_ours(trace.tb_frame)

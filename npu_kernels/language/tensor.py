@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 from .. import ir
 from .dim import Dim
 from .machine import current
-from .refusals import refuse_operand
+from .operators import SPELLED, refuse_operators
+from .refusals import refuse_attribute, refuse_operand
 from .source import fail
 from .tile import Tile, as_operand, constant
 
@@ -54,16 +55,14 @@ class Tensor:
     def __bool__(self) -> NoReturn:
         fail("NPK-LA03", f"{self.name} is a tensor, which has no truth value")
 
+    def __len__(self) -> NoReturn:
+        fail("NPK-LA03", f"{self.name} has no len(): its sizes are in {self.name}.shape")
+
     def __setitem__(self, key: object, value: object) -> NoReturn:
         fail("NPK-LA01", f"a tensor is written by nl.store({self.name}[...], tile)")
 
-
-def _refuse_arithmetic(self: Tensor, *_: object) -> NoReturn:
-    fail("NPK-LA03", f"{self.name} lies in global memory: nl.load a slice of it first")
-
-
-for _operator in ("add", "sub", "mul", "truediv", "neg", "lt", "le", "gt", "ge", "matmul", "radd", "rsub", "rmul"):
-    setattr(Tensor, f"__{_operator}__", _refuse_arithmetic)
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_attribute("a tensor", name)
 
 
 class TensorSlice:
@@ -87,6 +86,18 @@ class TensorSlice:
 
     def __getitem__(self, key: object) -> NoReturn:
         fail("NPK-LA01", f"a slice cannot be sliced again: index all axes of {self.tensor.name} at once")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_attribute("a slice of a tensor", name)
+
+
+def _refuse_operator(item: Tensor | TensorSlice, name: str) -> NoReturn:
+    what = item.name if isinstance(item, Tensor) else f"a slice of {item.tensor.name}"
+    fail("NPK-LA03", f"{what} lies in global memory, which has no {SPELLED[name]}: nl.load a slice of it first")
+
+
+for _kind in (Tensor, TensorSlice):
+    refuse_operators(_kind, _refuse_operator)
 
 
 def whole(tensor: Tensor) -> TensorSlice:

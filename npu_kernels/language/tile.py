@@ -11,7 +11,8 @@ from . import numbers
 from .bounds import Affine
 from .dtypes import as_dtype
 from .machine import Machine, current
-from .refusals import Transposed, refuse_operand
+from .operators import SPELLED, refuse_operators
+from .refusals import Transposed, refuse_attribute, refuse_operand
 from .source import fail
 
 Number = bool | int | float
@@ -27,8 +28,6 @@ class Tile:
     """
 
     __slots__ = ("dtype", "facts", "machine", "payload", "shape", "step")
-    # NumPy scalars on the left of an operator then leave the operation to the tile.
-    __array_ufunc__ = None
     __hash__ = object.__hash__
 
     def __init__(
@@ -86,7 +85,7 @@ class Tile:
         if len(shape) > 2:
             fail("NPK-LA04", f"a tile has rank 1 or 2; indexing {list(self.shape)} like this gives {shape}")
         if not self.shape:
-            return self.machine.full(tuple(shape), self) if shape else self
+            return self.machine.full(tuple(shape), as_element(self)) if shape else self
         return self if tuple(shape) == self.shape else self.machine.reshape(self, tuple(shape))
 
     def __add__(self, other: Any) -> Tile:
@@ -148,9 +147,6 @@ class Tile:
             return binary("mul", self, self)
         fail("NPK-LA09", f"tiles can be squared only (t ** 2), not raised to {exponent!r}: use nl.exp and nl.log")
 
-    def __matmul__(self, other: Any) -> Tile:
-        fail("NPK-LA01", "tiles have no @: write nl.dot(a, b)")
-
     def __lt__(self, other: Any) -> Tile:
         return compare("lt", self, other)
 
@@ -202,11 +198,68 @@ class Tile:
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         fail("NPK-LA03", "a tile is no NumPy array: use the functions of npu_kernels.language")
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """An operator with a NumPy scalar on its left arrives here; the rest of NumPy is refused."""
+        name = ufunc.__name__
+        # NumPy hands its scalars over as arrays of rank 0.
+        inputs = tuple(i.item() if isinstance(i, np.ndarray) and i.ndim == 0 else i for i in inputs)
+        if method == "__call__" and len(inputs) == 2 and not kwargs:
+            if name in _UFUNC_COMPARISONS:
+                return compare(_UFUNC_COMPARISONS[name], *inputs)
+            if name in _UFUNCS:
+                return binary(_UFUNCS[name], *inputs)
+        fail("NPK-LA03", f"NumPy's {name} takes no tile: use the functions of npu_kernels.language")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_attribute("a tile", name)
+
     def __repr__(self) -> str:
         return self.machine.describe(self)
 
     def __format__(self, spec: str) -> str:
         return format(self.machine.number(self, "number"), spec) if spec else repr(self)
+
+
+_UFUNCS = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "floor_divide": "floordiv",
+    "remainder": "mod",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+}
+_UFUNC_COMPARISONS = {
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "equal": "eq",
+    "not_equal": "ne",
+}
+_WAYS = {
+    "matmul": "write nl.dot(a, b)",
+    "rmatmul": "write nl.dot(a, b)",
+    "rpow": "write nl.exp(t * math.log(base))",
+    "divmod": "write // and %",
+    "round": 'write .astype(nl.int32, rounding="rint")',
+    "floor": 'write .astype(nl.int32, rounding="floor")',
+    "ceil": 'write .astype(nl.int32, rounding="ceil")',
+    "trunc": 'write .astype(nl.int32, rounding="trunc")',
+    "lshift": "multiply by a power of two",
+    "rshift": "divide by a power of two with //, which scalars have",
+    "setitem": "a tile never changes; nl.where makes another one, and nl.store writes into an output",
+}
+
+
+def _refuse_operator(tile: Tile, name: str) -> NoReturn:
+    way = _WAYS.get(name, "use the functions of npu_kernels.language")
+    fail("NPK-LA01", f"tiles have no {SPELLED[name]}: {way}")
+
+
+refuse_operators(Tile, _refuse_operator)
 
 
 def as_operand(item: object, role: str = "an operand") -> Tile | Number:
@@ -230,7 +283,10 @@ def constant(value: Number, dtype: ir.DType) -> Tile:
     if isinstance(value, bool):
         fail("NPK-LA05", f"{value} meets a {dtype} tile: write 1 or 0, or use nl.where")
     if dtype.is_float:
-        return current().constant(float(value), dtype)
+        try:
+            return current().constant(float(value), dtype)
+        except OverflowError:
+            fail("NPK-LA09", f"an integer of {int(value).bit_length()} bits does not fit into {dtype}")
     if isinstance(value, float):
         what = "an index" if dtype == ir.index else f"an {dtype} value"
         fail("NPK-LA05", f"the float {value!r} meets {what}: cast it to a float first (.astype(nl.float32))")
@@ -260,6 +316,11 @@ def _adapt(tile: Tile, dtype: ir.DType) -> Tile:
     if dtype == ir.bool_:
         fail("NPK-LA05", "an index meets a bool tile: compare it first")
     return current().cast(tile, dtype, "rint")
+
+
+def as_element(scalar: Tile) -> Tile:
+    """A scalar as elements of a tile have it: an index becomes int32."""
+    return current().cast(scalar, ir.int32, "rint") if scalar.dtype == ir.index else scalar
 
 
 def broadcast(operation: str, *tiles: Tile) -> tuple[int, ...]:

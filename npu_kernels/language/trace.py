@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import ir
-from ..errors import LanguageError
 from .machine import using
 from .prune import prune
 from .rewrite import definition, prepare
-from .source import Span, authors_traceback, fail, recording
+from .source import Span, authors_errors, fail, recording
 from .tensor import Tensor
 from .tracer import Tracer
 
 
+@authors_errors
 def trace(
     fn: Callable[..., Any],
     inputs: Mapping[str, ir.TensorType],
@@ -39,21 +39,16 @@ def trace(
         name: Tensor(name, kind.shape, kind.dtype, ir.Value(kind, name), is_output=False)
         for name, kind in inputs.items()
     }
-    try:
-        with using(tracer), recording() as errors:
-            args, kwargs = arrange(fn, {**tensors, **statics})
-            result = prepare(fn)(*args, **kwargs)
-            if errors:
-                # The body caught it, perhaps in the middle of a loop: what was recorded since means nothing.
-                raise errors[0]
-            outputs = returned(result, tracer.outputs, span)
-            for out in outputs:
-                if out.payload not in tracer.stored and out.payload.type.size:
-                    fail(
-                        "NPK-LA08", f"output `{out.name}` is returned but never stored: nl.store every part of it", span
-                    )
-    except LanguageError as error:
-        raise error.with_traceback(authors_traceback(error.__traceback__)) from None
+    with using(tracer), recording() as errors:
+        args, kwargs = arrange(fn, {**tensors, **statics})
+        result = prepare(fn)(*args, **kwargs)
+        if errors:
+            # The body caught it, perhaps in the middle of a loop: what was recorded since means nothing.
+            raise errors[0]
+        outputs = returned(result, tracer.outputs, span)
+        for out in outputs:
+            if out.payload not in tracer.stored and out.payload.type.size:
+                fail("NPK-LA08", f"output `{out.name}` is returned but never stored: nl.store every part of it", span)
     for out in outputs:
         out.payload.name = out.name
     kernel = ir.Kernel(

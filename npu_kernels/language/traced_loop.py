@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from .. import ir
 from . import bounds
-from .control import TracedRange, caller_locals
+from .control import Body, TracedRange
 from .names import MISSING, common_dtype, describe, is_number, same
 from .rewrite import Site
 from .scope import Scope
@@ -50,6 +51,7 @@ class TracedLoop:
         self.after: dict[str, Any] = {}
         self.variable: ir.Value | None = None
         self.repeat = False
+        self.body = Body(site, f"the nl.{items.kind} loop")
 
     def __iter__(self) -> Iterator[Tile]:
         start, stop = self.items.start.facts, self.items.stop.facts
@@ -75,8 +77,8 @@ class TracedLoop:
 
     def enter(self) -> tuple[Any, ...]:
         """The values of the body's names at the start of an iteration."""
+        found = self.body.enter()
         if not self.before:
-            found = caller_locals()
             self.before = {name: found.get(name, MISSING) for name in self.site.names}
             if self.items.kind == "range":
                 self.carries = {n: _Carry(v) for n, v in self.before.items() if isinstance(v, Tile)}
@@ -105,7 +107,7 @@ class TracedLoop:
 
     def leave(self) -> None:
         """The end of a pass: compares what the names hold with what they held at its start."""
-        ends = caller_locals()
+        ends = self.body.leave()
         self.repeat = False
         for name in self.site.names:
             if name in self.carries:
@@ -198,7 +200,7 @@ class TracedLoop:
     def results(self) -> tuple[Any, ...]:
         """The values of the body's names, and of the loop variable, after the loop."""
         if self.variable is None:
-            found = caller_locals()
+            found = sys._getframe(1).f_locals
             self.before = {name: found.get(name, MISSING) for name in self.site.names}
             self.after = dict(self.before)
         names = (*self.site.names, *((self.site.target,) if self.site.target is not None else ()))

@@ -168,10 +168,12 @@ class Tracer(Machine):
 
     @staticmethod
     def _fit(facts: Affine, dtype: ir.DType) -> Affine:
-        """``facts``, unless an int32 may have wrapped."""
-        if dtype == ir.index:
-            return facts
+        """``facts``, unless an int32 may have wrapped; an index that must have is refused."""
         low, high = facts.low, facts.high
+        if dtype == ir.index:
+            if (low is not None and low < -(2**63)) or (high is not None and high >= 2**63):
+                fail("NPK-LA09", f"an index of {low} to {high} does not fit into 64 bits: cast it to nl.float32 first")
+            return facts
         fits = low is not None and high is not None and low >= -(2**31) and high < 2**31
         return facts if fits else _any_int32()
 

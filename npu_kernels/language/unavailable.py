@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from .operators import refuse_operators
 from .source import fail
 
 
@@ -23,10 +24,6 @@ class Unavailable:
         self.refuse()
 
 
-for _operator in (
-    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod"),
-    *("and", "rand", "or", "ror", "xor", "rxor", "lt", "le", "gt", "ge", "eq", "ne", "pow", "matmul", "neg", "invert"),
-    *("abs", "bool", "index", "int", "float", "iter", "len", "getitem", "call", "str", "repr", "array", "format"),
-):
-    setattr(Unavailable, f"__{_operator}__", Unavailable.refuse)
-Unavailable.__hash__ = object.__hash__  # type: ignore[method-assign]
+refuse_operators(Unavailable, lambda self, _: self.refuse())
+for _text in ("str", "repr", "format"):
+    setattr(Unavailable, f"__{_text}__", Unavailable.refuse)

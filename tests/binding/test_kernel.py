@@ -91,6 +91,28 @@ def test_the_body_runs_once_per_shapes_dtypes_and_statics() -> None:
     assert len(traced_bodies) == 3 * 4
 
 
+GAIN = 2.0
+
+
+def amplified(t: Any) -> Any:
+    return t * GAIN
+
+
+@npu_kernel
+def amplify(x: nl.Tensor) -> nl.Tensor:
+    out = nl.output(x.shape, x.dtype)
+    nl.store(out, amplified(nl.load(x)))
+    return out
+
+
+def test_a_global_that_changed_is_seen_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = jax.ShapeDtypeStruct((4,), jnp.float32)
+    before = amplify.lower(shape)
+    assert amplify.lower(shape) is before
+    monkeypatch.setitem(globals(), "GAIN", 3.0)
+    assert "3.0" in str(amplify.lower(shape).ir) and "3.0" not in str(before.ir)
+
+
 def test_negative_zero_is_another_static_than_zero() -> None:
     x = np.ones((1, 8), np.float32)
     assert not np.signbit(scale(x, factor=0.0)).any()

@@ -61,12 +61,13 @@ def test_bounds_and_congruences_hold(
     expression: tuple[str, Build], first: tuple[int, int, int], second: tuple[int, int, int]
 ) -> None:
     kept: list[Any] = []
+    keep = kept.append
 
     def kernel(x: nl.Tensor) -> nl.Tensor:
         out = nl.output((1,), F32)
         for a in nl.range(first[0], first[0] + first[1], step=first[2]):
             for b in nl.range(a + second[0], a + second[0] + second[1], step=second[2]):
-                kept.append(expression[1]([a, b]))
+                keep(expression[1]([a, b]))
                 nl.store(out, 0.0)
         return out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import npu_kernels.language as nl
+from npu_kernels.binding import npu_kernel
 from npu_kernels.errors import CODES, LanguageError
 
 from .kernels import BF16, BOOL, F16, F32, I32, marked_line, tensor, trace
@@ -28,6 +30,114 @@ def refused(code: str, *words: str) -> Callable[[Body], Body]:
         return body
 
     return add
+
+
+@refused("NPK-LA01", "no <<", "power of two")
+def shift_of_an_index(x, half, count, flag, box):
+    for r in nl.range(3):
+        r << 1  # here
+
+
+@refused("NPK-LA01", "divmod()")
+def divmod_of_an_index(x, half, count, flag, box):
+    for r in nl.range(3):
+        divmod(r, 2)  # here
+
+
+@refused("NPK-LA01", "rounding=")
+def round_of_a_tile(x, half, count, flag, box):
+    round(nl.load(half))  # here
+
+
+@refused("NPK-LA01", r"no \*\*", "nl.exp")
+def power_of_a_number(x, half, count, flag, box):
+    2 ** nl.load(half)  # here
+
+
+@refused("NPK-LA03", "matmul", "takes no tile")
+def product_with_an_array(x, half, count, flag, box):
+    np.ones(4) @ nl.load(half)  # here
+
+
+@refused("NPK-LA03", "exp takes no tile")
+def numpy_function_of_a_tile(x, half, count, flag, box):
+    np.exp(nl.load(half))  # here
+
+
+@refused("NPK-LA01", "no .sum", "write nl.sum")
+def numpy_reduction_of_a_tile(x, half, count, flag, box):
+    np.sum(nl.load(half))  # here
+
+
+@refused("NPK-LA01", "no .sum", "write nl.sum")
+def method_of_a_tile(x, half, count, flag, box):
+    nl.load(half).sum()  # here
+
+
+@refused("NPK-LA01", "= value", "nl.where")
+def assignment_into_a_tile(x, half, count, flag, box):
+    t = nl.load(half)
+    t[0] = 1.0  # here
+
+
+@refused("NPK-LA01", "no .T")
+def tensor_transposed(x, half, count, flag, box):
+    nl.load(x.T)  # here
+
+
+@refused("NPK-LA03", "/", "nl.load")
+def number_by_a_tensor(x, half, count, flag, box):
+    1 / x  # here
+
+
+@refused("NPK-LA03", "a slice of x", "nl.load")
+def arithmetic_on_a_slice(x, half, count, flag, box):
+    x[0, :] + 1  # here
+
+
+@refused("NPK-LA03", "x has no len()", ".shape")
+def length_of_a_tensor(x, half, count, flag, box):
+    len(x)  # here
+
+
+@refused("NPK-LA03", "==")
+def tensor_compared_with_a_number(x, half, count, flag, box):
+    return x == 1  # here
+
+
+@refused("NPK-LA01", "transposed")
+def number_plus_a_transposed_tile(x, half, count, flag, box):
+    1 + nl.load(x).T  # here
+
+
+@refused("NPK-LA09", "does not fit into bfloat16")
+def integer_beyond_every_float(x, half, count, flag, box):
+    nl.load(half) + 10**400  # here
+
+
+@refused("NPK-LA09", "64 bits")
+def index_beyond_64_bits(x, half, count, flag, box):
+    for r in nl.range(3):
+        (r + 2**62) * 4  # here
+
+
+@nl.function
+def endless(t: nl.Tile, n: nl.Tile) -> nl.Tile:
+    if n > 0:
+        t = endless(t, n - 1.0)
+    return t
+
+
+KEPT: list[Any] = []
+
+
+def keep(value: Any) -> None:
+    """What no check of the kernel's own names can see."""
+    KEPT.append(value)
+
+
+def kept() -> Any:
+    return KEPT[-1]
 
 
 # Bodies take x float32 [12, 4], half bfloat16 [4], count int32 [4], flag bool [4], box float32 [2, 3, 4].
@@ -169,20 +279,66 @@ def name_read_before_it_is_assigned_in_a_loop(x, half, count, flag, box):
 
 @refused("NPK-LA02", "was made inside the nl.range loop at line")
 def value_smuggled_out_of_a_loop(x, half, count, flag, box):
-    parts = []
     for r in nl.range(3):
         t = nl.load(x[r, :])
-        parts.append(t)
-    return parts[0] + 1.0  # here
+        keep(t)
+    return kept() + 1.0  # here
 
 
 @refused("NPK-LA02", "`t` was made inside the branch")
 def value_smuggled_out_of_a_branch(x, half, count, flag, box):
-    parts = []
     if nl.load(x[0, 0]) > 0:
         t = nl.load(x[0, :])
-        parts.append(t)
-    return nl.exp(parts[0])  # here
+        keep(t)
+    return nl.exp(kept())  # here
+
+
+@refused("NPK-LA01", "the nl.range loop changes the Python value of `parts` in place", "nl.static_range")
+def list_filled_in_a_loop(x, half, count, flag, box):
+    parts = []
+    for r in nl.range(3):  # here
+        parts.append(nl.load(x[r, :]))
+
+
+@refused("NPK-LA01", "the if over a traced value changes the Python value of `parts`")
+def dictionary_written_in_a_branch(x, half, count, flag, box):
+    parts = {"count": 0}
+    if nl.load(x[0, 0]) > 0:  # here
+        parts["count"] = 1
+
+
+@refused("NPK-LA01", "Python value of `n`")
+def number_counted_by_a_nested_function(x, half, count, flag, box):
+    n = 0
+
+    def step():
+        nonlocal n
+        n += 1
+
+    for _ in nl.range(3):  # here
+        step()
+
+
+@refused("NPK-LA01", "Python value of `numbers`")
+def iterator_advanced_in_a_loop(x, half, count, flag, box):
+    numbers = iter([1, 2, 3])
+    for r in nl.range(3):  # here
+        nl.load(x[r, :]) + next(numbers)
+
+
+@refused("NPK-LA01", "Python value of `state`")
+def attribute_counted_in_a_loop(x, half, count, flag, box):
+    state = types.SimpleNamespace(n=0)
+    inner = [state]
+    for _ in nl.range(3):  # here
+        inner[0].n += 1
+
+
+@refused("NPK-LA01", "Python value of `parts`")
+def list_extended_by_an_augmented_assignment(x, half, count, flag, box):
+    parts = [1]
+    for _ in nl.range(3):  # here
+        parts += [2]
 
 
 @refused("NPK-LA02", "one side of the if")
@@ -697,6 +853,15 @@ def test_a_helper_without_the_decorator_says_so() -> None:
     assert caught.value.location == f"{__file__}:{helper.__code__.co_firstlineno + 1}"
 
 
+def test_a_recursion_over_a_traced_value_is_refused() -> None:
+    def kernel(x: nl.Tensor) -> nl.Tensor:
+        return endless(nl.load(x[0, :]), nl.load(x[0, 0]))
+
+    with pytest.raises(LanguageError, match=r"recursion of endless .* nl.range") as caught:
+        trace(kernel, tensor((2, 4)))
+    assert caught.value.code == "NPK-LA01"
+
+
 def test_the_language_outside_a_kernel_says_so() -> None:
     with pytest.raises(LanguageError, match="@npu_kernel") as caught:
         nl.zeros((4,))
@@ -751,12 +916,15 @@ def test_an_error_that_the_body_swallows_is_raised_all_the_same() -> None:
     assert (caught.value.code, caught.value.location) == ("NPK-LA06", marked_line(kernel))
 
 
-def test_errors_of_python_pass_through() -> None:
+@pytest.mark.parametrize("interpret", [False, True])
+def test_errors_of_python_pass_through_without_our_frames(interpret: bool) -> None:
+    @npu_kernel
     def kernel(x: nl.Tensor) -> nl.Tensor:
         raise ValueError("mine")
 
-    with pytest.raises(ValueError, match="mine"):
-        trace(kernel, tensor((4,)))
+    with pytest.raises(ValueError, match="mine") as caught:
+        kernel(np.zeros(4, np.float32), interpret=interpret)
+    assert [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)[1:]] == ["kernel"]
 
 
 def test_the_same_refusals_hold_in_eager_runs() -> None:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import npu_kernels.language as nl
@@ -151,6 +152,37 @@ def test_globals_are_read_when_the_kernel_is_traced(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(globals(), "SCALE", 5.0)
     constants = {op.value for op in ops(trace(kernel, tensor((4,)), tensor((4,))), ir.Constant)}
     assert 5.0 in constants and 2.0 not in constants
+
+
+@nl.function
+def power(t: Any, exponent: int) -> Any:
+    """``t ** (2 ** exponent)``, by recursion on a known number."""
+    if exponent == 0:
+        return t
+    return power(t * t, exponent - 1)
+
+
+def test_a_function_that_calls_itself_on_a_known_number_unrolls() -> None:
+    def kernel(x: nl.Tensor) -> nl.Tensor:
+        out = nl.output((4,), F32)
+        nl.store(out, power(nl.load(x), 3))
+        return out
+
+    assert len(ops(trace(kernel, tensor((4,))), ir.Binary)) == 3
+
+
+def test_a_numpy_scalar_may_stand_on_either_side() -> None:
+    two = np.float32(2)
+
+    def kernel(x: nl.Tensor) -> nl.Tensor:
+        out = nl.output((4,), F32)
+        t = nl.load(x)
+        nl.store(out, nl.where(two < t, two - t, t / two))
+        return out
+
+    (result,) = nl.interpret(kernel, {"x": np.array([1, 2, 3, 8], np.float32)}, {})
+    assert result.tolist() == [0.5, 1.0, -1.0, -6.0]
+    assert [op.kind for op in ops(trace(kernel, tensor((4,))), ir.Binary)] == ["sub", "div"]
 
 
 def test_a_function_is_rewritten_once() -> None:

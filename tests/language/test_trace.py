@@ -11,6 +11,7 @@ from jaxtyping import Float
 import npu_kernels.language as nl
 from npu_kernels import ir
 
+from .evaluate import evaluate
 from .kernels import BF16, BOOL, F16, F32, I32, ops, tensor, text, trace
 
 
@@ -182,6 +183,25 @@ def test_an_index_meets_a_tile_as_a_scalar_of_its_dtype() -> None:
 
     casts = [(op.operand.dtype.name, op.result.dtype) for op in ops(trace(kernel, tensor((8, 4))), ir.Cast)]
     assert casts == [("index", I32), ("int32", F32), ("index", F32)]
+
+
+def test_an_index_becomes_int32_where_it_becomes_a_tile() -> None:
+    def kernel(x: nl.Tensor) -> Any:
+        chosen, spread, axes, filled = (nl.output(s, I32) for s in ((4,), (4,), (1, 1), (4,)))
+        for r in nl.range(5, 6):
+            nl.store(chosen, nl.where(nl.load(x) > 0.0, r + 1, r * 2))
+            nl.store(spread, nl.broadcast_to(r, (4,)))
+            nl.store(axes, r[None, None] + 1)
+            nl.store(filled, nl.full((4,), nl.where(r > 3, r, 0), I32))
+        return chosen, spread, axes, filled
+
+    array = np.array([1, -1, 2, np.nan], np.float32)
+    expected = [[6, 10, 6, 10], [5] * 4, [[6]], [5] * 4]
+    for results in (
+        nl.interpret(kernel, {"x": array}, {}),
+        evaluate(trace(kernel, tensor((4,))), {"x": array}),
+    ):
+        assert [r.tolist() for r in results] == expected
 
 
 def test_masks_compare_combine_and_select() -> None:
