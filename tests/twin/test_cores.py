@@ -69,6 +69,48 @@ extern "C" __global__ __aicore__ void kernel(GM_ADDR values, GM_ADDR workspace)
     np.testing.assert_array_equal(values, [2, 3, 4, 5, 6, 1])
 
 
+_FIRST_CORES = """
+extern "C" __global__ __aicore__ void kernel(GM_ADDR values, GM_ADDR workspace, GM_ADDR used)
+{
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> buffer;
+    pipe.InitBuffer(buffer, 32 * GetBlockNum());
+    GlobalTensor<int32_t> v, w, u;
+    v.SetGlobalBuffer((__gm__ int32_t*)values);
+    w.SetGlobalBuffer((__gm__ int32_t*)workspace);
+    u.SetGlobalBuffer((__gm__ int32_t*)used);
+    const int32_t me = GetBlockIdx(), meet = u.GetValue(0), cores = u.GetValue(1);
+    if (me < meet) {
+        v.SetValue(me, me + 1);
+        SyncAll(w, buffer.Get<int32_t>(), cores);
+        int32_t sum = 0;
+        for (int32_t i = 0; i < cores; ++i) {
+            sum += v.GetValue(i);
+        }
+        SyncAll(w, buffer.Get<int32_t>(), cores);
+        v.SetValue(me, sum);
+    }
+    SyncAll();
+    if (me == 5) {
+        v.SetValue(6, v.GetValue(0));
+    }
+}
+"""
+
+
+def test_sync_all_of_the_first_cores() -> None:
+    compiled = kernel(_FIRST_CORES, 3, checked=True)
+    values, workspace = np.zeros(7, np.int32), np.zeros(6 * 8, np.int32)
+    compiled.launch(values, workspace, np.array([4, 4], np.int32), blocks=6)
+    np.testing.assert_array_equal(values, [10, 10, 10, 10, 0, 0, 10])
+    for meet, cores in ((5, 4), (6, 7)):
+        with pytest.raises(TwinFault, match=f"usedCores is {cores} on core") as caught:
+            compiled.launch(values, workspace, np.array([meet, cores], np.int32), blocks=6)
+        assert caught.value.code == "NPK-RC08"
+    with pytest.raises(TwinFault, match="AIV 0 in SyncAll"):
+        compiled.launch(values, workspace, np.array([3, 4], np.int32), blocks=6)
+
+
 _IDENTITY = """
 extern "C" __global__ __aicore__ void kernel(GM_ADDR out)
 {

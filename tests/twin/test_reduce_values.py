@@ -39,10 +39,24 @@ def with_index(values: np.ndarray, index: np.ndarray) -> np.ndarray:
     return np.stack([values, bits], axis=-1).reshape(-1)
 
 
-# Sum of 1000 elements: 15 repeats of 64 and one of 40, then the sums of the repeats.
+def _position(rows: np.ndarray) -> np.ndarray:
+    """Position of the least element, counting repeats of 64."""
+    repeat, element = np.unravel_index(rows.argmin(), rows.shape)
+    return np.array([repeat * 64 + element])
+
+
+# Sum of 1000 elements: 15 repeats of 64 and one of 40, whose sums are added one after the other.
 blocks = np.concatenate([x, np.full(24, -0.0, np.float32)]).reshape(16, 64)
-partial = np.concatenate([tree(blocks), np.full(48, -0.0, np.float32)])
-case("ReduceSum", "ReduceSum(d, a, t, n);", [x], tree(partial[None]))
+case("ReduceSum", "ReduceSum(d, a, t, n);", [x], np.add.accumulate(tree(blocks))[-1:])
+hblocks = np.concatenate([h, np.full(24, -0.0, np.float16)]).reshape(8, 128)
+case("ReduceSum half rounds each sum", "ReduceSum(d, a, t, n);", [h], np.add.accumulate(tree(hblocks))[-1:])
+case(
+    "ReduceSum of as many elements as the mask register says",
+    "SetMaskCount(); SetVectorMask<float, MaskMode::COUNTER>(0, 1000); ReduceSum<float, false>(d, a, t, 1);"
+    " SetMaskNorm(); ResetMask();",
+    [x],
+    np.add.accumulate(tree(blocks))[-1:],
+)
 case("ReduceSum of one", "ReduceSum(d, a, t, 1);", [x], x[:1])
 case(
     "ReduceSum of infinities",
@@ -123,6 +137,48 @@ case(
 sums = np.concatenate([tree(np.where(np.arange(64) < 20, rows, np.float32(-0.0))), np.full(56, -0.0, np.float32)])
 case("ReduceSum over masked repeats", "ReduceSum(d, a, t, 20, 8, 8);", [x[:512]], tree(sums[None]))
 case(
+    "ReduceSum over mask bits, repeats two blocks apart",
+    "uint64_t mask[2] = {0xff00ull, 0}; ReduceSum(d, a, t, mask, 15, 2);",
+    [x[:512]],
+    tree(
+        np.append(tree(np.stack([x[16 * r + 8 : 16 * r + 16] for r in range(15)])), np.full(49, -0.0, np.float32))[None]
+    ),
+)
+# More repeats than one repeat holds: the tree has two rounds of repeats' sums.
+many = np.tile(tree(rows[:1]), 70)
+case(
+    "ReduceSum of one row many times",
+    "ReduceSum(d, a, t, 64, 70, 0);",
+    [x[:512]],
+    tree(
+        np.append(tree(np.pad(many, (0, 58), constant_values=-0.0).reshape(2, 64)), np.full(62, -0.0, np.float32))[None]
+    ),
+)
+case(
+    "ReduceSum in counter mode",
+    "SetMaskCount(); ReduceSum(d, a, t, 200, 1, 8); SetMaskNorm(); ResetMask();",
+    [x[:512]],
+    tree(
+        np.append(
+            tree(np.append(x[:200], np.full(56, -0.0, np.float32)).reshape(4, 64)), np.full(60, -0.0, np.float32)
+        )[None]
+    ),
+)
+case(
+    "ReduceMin of a prefix of each repeat, repeats apart, with position",
+    "ReduceMin(d, a, t, 20, 4, 16, true);",
+    [x[:512]],
+    with_index(
+        x[:512].reshape(4, 128)[:, :20].min(keepdims=True).reshape(1), _position(x[:512].reshape(4, 128)[:, :20])
+    ),
+)
+case(
+    "ReduceMax of no repeat leaves the result",
+    "d.SetValue(0, 3.0f); ReduceMax(d, a, t, 64, 0, 8);",
+    [x[:64]],
+    np.float32([3]),
+)
+case(
     "ReduceMax over mask bits with position",
     "uint64_t mask[2] = {0xf0, 0}; ReduceMax(d, a, t, mask, 8, 8, true);",
     [x[:512]],
@@ -174,6 +230,18 @@ case(
     "Gather(d, a, b, 0, 30, 2, 8);",
     [x[:208], np.tile(places, 3)[:128] * 4],
     np.where(np.arange(128) % 64 < 30, x[np.tile(places, 3)[:128]], np.float32(0)),
+)
+picked = np.tile(places, 5)[:256]
+case(
+    "Gather half by mask bits, repeats nine blocks apart",
+    "uint64_t mask[2] = {0x0f0full, 0x1ull}; Gather(d, a, b, 0, mask, 2, 9);",
+    [h[:208], picked * 2],
+    np.where(
+        (np.arange(272) % 144 < 128) & np.isin(np.arange(272) % 144, [0, 1, 2, 3, 8, 9, 10, 11, 64]),
+        h[picked[np.minimum(np.arange(272) // 144 * 128 + np.arange(272) % 144, 255)]],
+        np.float16(0),
+    ),
+    initial=np.zeros(272, np.float16),
 )
 square = rng.integers(-9, 9, (16, 16)).astype(np.int16)
 case("Transpose", "Transpose(d, a);", [square.reshape(-1)], square.T.reshape(-1).copy())

@@ -28,14 +28,14 @@ bool is_checked(const CoreSlot& slot)
     return slot.launch->kernel().checked != 0;
 }
 
-void sync_all(uint32_t vector_only, const char* file, uint32_t line)
+void sync_all(uint32_t barrier, uint32_t cores, const char* file, uint32_t line)
 {
     CoreSlot& slot = *current_slot();
     if (is_checked(slot)) {
         // All pipes finish before the core reports, and none goes on before all cores have.
         slot.checker().barrier(NPK_PIPE_ALL);
     }
-    slot.launch->sync_all(slot, vector_only != 0, file, line);
+    slot.launch->sync_all(slot, barrier, cores, file, line);
 }
 
 void cross_set(uint32_t mode, uint32_t pipe, uint32_t flag, const char* file, uint32_t line)

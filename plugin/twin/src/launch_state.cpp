@@ -153,24 +153,23 @@ void LaunchState::suspend(CoreSlot& slot, const std::atomic<uint32_t>& word, uin
     }
 }
 
-void LaunchState::sync_all(CoreSlot& slot, bool vector_only, const char* file, uint32_t line)
+void LaunchState::sync_all(CoreSlot& slot, uint32_t barrier, uint32_t cores, const char* file, uint32_t line)
 {
-    const bool all = !vector_only;
     uint32_t generation;
     Sync* sync;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         sync = &sync_locked();
-        const uint32_t members = args_.blocks * (all ? cores_per_group_ : vector_cores_ != 0 ? vector_cores_ : 1);
-        generation = sync->generation[all].load(std::memory_order_relaxed);
-        if (++sync->waiting[all] == members) {
-            sync->waiting[all] = 0;
-            sync->generation[all].fetch_add(1, std::memory_order_release);
+        const uint32_t all = args_.blocks * (barrier == NPK_BARRIER_ALL ? cores_per_group_ : std::max(vector_cores_, 1u));
+        generation = sync->generation[barrier].load(std::memory_order_relaxed);
+        if (++sync->waiting[barrier] == (barrier == NPK_BARRIER_SOFT ? cores : all)) {
+            sync->waiting[barrier] = 0;
+            sync->generation[barrier].fetch_add(1, std::memory_order_release);
             changed_locked();
             return;
         }
     }
-    suspend(slot, sync->generation[all], generation, {WaitKind::kSyncAll, 0, file, line});
+    suspend(slot, sync->generation[barrier], generation, {WaitKind::kSyncAll, 0, file, line});
 }
 
 void LaunchState::raise_count(uint32_t core, uint32_t flag, const char** problem)

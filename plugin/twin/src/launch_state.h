@@ -47,7 +47,7 @@ public:
     void place(CoreSlot& slot, uint32_t group, uint32_t core);
 
     // Calls of the cores; they may suspend the calling fiber.
-    void sync_all(CoreSlot& slot, bool vector_only, const char* file, uint32_t line);
+    void sync_all(CoreSlot& slot, uint32_t barrier, uint32_t cores, const char* file, uint32_t line);
     void cross_set(CoreSlot& slot, uint32_t mode, uint32_t flag, const char* file, uint32_t line);
     void cross_wait(CoreSlot& slot, uint32_t flag, const char* file, uint32_t line);
 
@@ -68,8 +68,8 @@ private:
         std::vector<std::array<std::atomic<uint32_t>, kCrossFlags>> flags;
         std::vector<std::array<std::array<uint32_t, kCrossFlags>, 3>> arrived; // by core and mode
         std::vector<Wait> waits;
-        std::atomic<uint32_t> generation[2]{};
-        uint32_t waiting[2]{};
+        std::atomic<uint32_t> generation[NPK_BARRIER_COUNT]{};
+        uint32_t waiting[NPK_BARRIER_COUNT]{};
     };
 
     Sync& sync_locked();

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NPK_ABI_VERSION 1u
+#define NPK_ABI_VERSION 2u
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,6 +49,14 @@ typedef enum NpkPipe {
     NPK_PIPE_COUNT,
     NPK_PIPE_ALL = NPK_PIPE_COUNT,
 } NpkPipe;
+
+// Barriers between cores; cores that wait at one kind do not count at another.
+typedef enum NpkBarrier {
+    NPK_BARRIER_VECTOR = 0, // all vector cores
+    NPK_BARRIER_ALL,        // all cores of a mixed kernel
+    NPK_BARRIER_SOFT,       // the first vector cores, as many as the call says
+    NPK_BARRIER_COUNT,
+} NpkBarrier;
 
 // State of the core that runs the calling code.  Owned by the runtime; the API headers read and write it.
 typedef struct NpkCore {
@@ -120,7 +128,7 @@ typedef struct NpkHost {
     void (*print)(const char* text, size_t bytes);
 
     // Synchronisation between cores; each may suspend the calling core.
-    void (*sync_all)(uint32_t aiv_only, const char* file, uint32_t line);
+    void (*sync_all)(uint32_t barrier, uint32_t cores, const char* file, uint32_t line); // cores: see NpkBarrier
     void (*cross_set)(uint32_t mode, uint32_t pipe, uint32_t flag, const char* file, uint32_t line);
     void (*cross_wait)(uint32_t flag, uint32_t pipe, const char* file, uint32_t line);
 

@@ -237,6 +237,47 @@ NPK_OUT_OF_LINE void ArithProgression(const LocalTensor<T>& dst, const std::enab
     }
 }
 
+} // namespace AscendC
+
+namespace npk {
+
+// `count` elements of src at the byte offsets, counted from `base`.
+template <class T>
+inline void gather_run(const Instruction& instruction, T* dst, const AscendC::LocalTensor<T>& src, uint32_t base,
+                       const uint32_t* offsets, uint32_t count)
+{
+    const uint8_t* start = reinterpret_cast<const uint8_t*>(src.Address()) + base;
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint8_t* from = start + offsets[i];
+        instruction.access(kRead, "src", src.Memory(), from, sizeof(T), 1, 0, sizeof(T) == 4 ? 2 : 1);
+        memcpy(dst + i, from, sizeof(T));
+    }
+}
+
+template <class T, class MaskArgument>
+NPK_OUT_OF_LINE void gather_repeats(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+                                    const AscendC::LocalTensor<uint32_t>& offsets, uint32_t base, MaskArgument mask,
+                                    uint32_t repeat, uint32_t dst_stride NPK_SITE)
+{
+    static_assert(movable<T>, "NPK-RC08: Gather takes 16- and 32-bit types on arch 2201");
+    constexpr uint32_t elements = per_repeat<T>;
+    const Instruction instruction("Gather", NPK_PIPE_V, Unit::kVector, NPK_AT);
+    const Repeats repeats = resolve(true, mask, repeat, elements);
+    const Strided<T> to = {dst.Address(), 1, dst_stride, elements};
+    for_each_run(repeats, elements, true, [&](uint32_t r, uint32_t first, uint32_t count) {
+        const uint32_t* from = offsets.Address() + r * elements + first;
+        instruction.access(kRead, "srcOffset", offsets.Memory(), from, count * sizeof(uint32_t), 1, 0, 2);
+    });
+    check_strided(instruction, true, "dst", dst, to, repeats);
+    for_each_run(repeats, elements, true, [&](uint32_t r, uint32_t first, uint32_t count) {
+        gather_run(instruction, to.at(r, first), src, base, offsets.Address() + r * elements + first, count);
+    });
+}
+
+} // namespace npk
+
+namespace AscendC {
+
 // dst[i] = element of src at byte offset srcBaseAddr + srcOffset[i].
 template <class T>
 NPK_OUT_OF_LINE void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
@@ -246,24 +287,24 @@ NPK_OUT_OF_LINE void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src
     const npk::Instruction instruction("Gather", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
     instruction.in("srcOffset", srcOffset, count);
     instruction.out("dst", dst, count);
-    const uint8_t* base = reinterpret_cast<const uint8_t*>(src.Address()) + srcBaseAddr;
-    for (uint32_t i = 0; i < count; ++i) {
-        const uint8_t* from = base + srcOffset.Address()[i];
-        instruction.access(npk::kRead, "src", src.Memory(), from, sizeof(T), 1, 0, sizeof(T) == 4 ? 2 : 1);
-        memcpy(dst.Address() + i, from, sizeof(T));
-    }
+    npk::gather_run(instruction, dst.Address(), src, srcBaseAddr, srcOffset.Address(), count);
 }
 
+// Offset r * (elements of a repeat) + i places element i of repeat r.
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
             const uint32_t srcBaseAddr, const uint64_t mask, const uint8_t repeatTime,
             const uint16_t dstRepStride NPK_SITE)
 {
-    constexpr uint32_t elements = npk::per_repeat<T>, in_block = npk::per_block<T>;
-    const uint32_t count = static_cast<uint32_t>(mask < elements ? mask : elements);
-    for (uint32_t r = 0; r < repeatTime; ++r) {
-        Gather(dst[r * dstRepStride * in_block], src, srcOffset[r * elements], srcBaseAddr, count NPK_PASS);
-    }
+    npk::gather_repeats(dst, src, srcOffset, srcBaseAddr, mask, repeatTime, dstRepStride NPK_PASS);
+}
+
+template <class T>
+void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
+            const uint32_t srcBaseAddr, const uint64_t mask[], const uint8_t repeatTime,
+            const uint16_t dstRepStride NPK_SITE)
+{
+    npk::gather_repeats(dst, src, srcOffset, srcBaseAddr, mask, repeatTime, dstRepStride NPK_PASS);
 }
 
 // Transposes one 16 x 16 matrix of 16-bit elements.

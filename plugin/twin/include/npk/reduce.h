@@ -167,6 +167,29 @@ inline T* result_at(const AscendC::LocalTensor<T>& dst, uint64_t repeat, uint64_
     return reinterpret_cast<T*>(reinterpret_cast<uint8_t*>(dst.Address()) + repeat * stride_bytes);
 }
 
+// Sum of the selected elements of repeat `r`.
+template <class T>
+inline T selected_sum(const Strided<T>& s, const Repeats& repeats, uint32_t r)
+{
+    constexpr uint32_t elements = per_repeat<T>;
+    const uint32_t prefix = r + 1 == repeats.count ? repeats.last : repeats.prefix;
+    if (repeats.prefix != Repeats::kBits && s.dense()) {
+        return prefix_sum<T>(s.at(r, 0), prefix);
+    }
+    T values[elements];
+    for (T& value : values) {
+        value = T(-0.0f);
+    }
+    const Repeats one = {repeats.mask, 1, repeats.prefix, prefix};
+    for_each_run(one, elements, false, [&](uint32_t, uint32_t first, uint32_t count) {
+        const T* from = s.at(r, first);
+        for (uint32_t i = 0; i < count; ++i) {
+            values[first + i] = from[i];
+        }
+    });
+    return repeat_sum(values);
+}
+
 template <class T, class MaskArgument>
 NPK_OUT_OF_LINE void whole_reduce_sum(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                              bool set_mask, MaskArgument mask, int32_t repeat, int32_t dst_stride,
@@ -182,26 +205,8 @@ NPK_OUT_OF_LINE void whole_reduce_sum(const char* api, const AscendC::LocalTenso
     const uint64_t stride = static_cast<uint64_t>(dst_stride) * sizeof(T);
     instruction.access(npk::kWrite, "dst", dst.Memory(), dst.Address(), sizeof(T), repeats.count,
                        static_cast<int64_t>(stride), sizeof(T) == 4 ? 2 : 1);
-    if (repeats.prefix != Repeats::kBits && s.dense()) {
-        for (uint32_t r = 0; r < repeats.count; ++r) {
-            const uint32_t count = r + 1 == repeats.count ? repeats.last : repeats.prefix;
-            *result_at(dst, r, stride) = prefix_sum<T>(s.at(r, 0), count);
-        }
-        return;
-    }
     for (uint32_t r = 0; r < repeats.count; ++r) {
-        T values[elements];
-        for (T& value : values) {
-            value = T(-0.0f);
-        }
-        const Repeats one = {repeats.mask, 1, repeats.prefix, r + 1 == repeats.count ? repeats.last : repeats.prefix};
-        for_each_run(one, elements, false, [&](uint32_t, uint32_t first, uint32_t count) {
-            const T* from = s.at(r, first);
-            for (uint32_t i = 0; i < count; ++i) {
-                values[first + i] = from[i];
-            }
-        });
-        *result_at(dst, r, stride) = repeat_sum(values);
+        *result_at(dst, r, stride) = selected_sum(s, repeats, r);
     }
 }
 
@@ -334,36 +339,58 @@ NPK_OUT_OF_LINE void pair_reduce_sum(const AscendC::LocalTensor<T>& dst, const A
     }
 }
 
-// Sum of consecutive elements, by repeats and then over the repeats' sums.
+// Sum of consecutive elements: the repeats' sums, added one after the other.
 template <class T>
-NPK_OUT_OF_LINE T total_sum(const T* src, uint32_t count)
+NPK_OUT_OF_LINE T running_sum(const T* src, uint32_t count)
 {
     constexpr uint32_t elements = per_repeat<T>;
-    if (count <= elements) {
-        return prefix_sum<T>(src, count);
+    T sum = prefix_sum<T>(src, count < elements ? count : elements);
+    for (uint32_t start = elements; start < count; start += elements) {
+        const T next = prefix_sum<T>(src + start, count - start < elements ? count - start : elements);
+        sum = narrow<T>(widen(sum) + widen(next));
     }
-    T* partial = reinterpret_cast<T*>(core().scratch);
-    uint32_t rounds = 0;
-    for (uint32_t start = 0; start < count; start += elements) {
-        partial[rounds++] = prefix_sum<T>(src + start, count - start < elements ? count - start : elements);
-    }
-    while (rounds > 1) {
-        uint32_t next = 0;
-        for (uint32_t start = 0; start < rounds; start += elements) {
-            partial[next++] =
-                prefix_sum<T>(partial + start, rounds - start < elements ? rounds - start : elements);
-        }
-        rounds = next;
-    }
-    return partial[0];
+    return sum;
 }
 
-// Bytes of the shared temporary buffer that ReduceSum, ReduceMax and ReduceMin document for `count` elements.
+// Sum of consecutive elements, which it overwrites: the repeats' sums are summed in the same way.
 template <class T>
-constexpr uint64_t reduce_workspace(uint32_t count, uint32_t results_per_repeat)
+inline T tree_sum(T* values, uint32_t count)
 {
-    const uint32_t repeats = (count + per_repeat<T> - 1) / per_repeat<T>;
-    return (static_cast<uint64_t>(repeats) * results_per_repeat * sizeof(T) + 31) / 32 * 32;
+    constexpr uint32_t elements = per_repeat<T>;
+    while (count > 1) {
+        uint32_t next = 0;
+        for (uint32_t start = 0; start < count; start += elements) {
+            values[next++] = prefix_sum<T>(values + start, count - start < elements ? count - start : elements);
+        }
+        count = next;
+    }
+    return values[0];
+}
+
+template <class T>
+constexpr uint64_t whole_blocks(uint64_t elements)
+{
+    return (elements + per_block<T> - 1) / per_block<T> * per_block<T>;
+}
+
+// Bytes of the shared temporary buffer that is documented for ReduceMax and ReduceMin.
+template <class T>
+constexpr uint64_t extreme_workspace(uint64_t repeats, bool with_index)
+{
+    uint64_t results = 2 * repeats, elements = whole_blocks<T>(results);
+    // Positions are found by going back through the results of every round.
+    for (uint32_t round = 2; with_index && round <= 3 && results > 2; ++round) {
+        results = 2 * ((results + per_repeat<T> - 1) / per_repeat<T>);
+        elements += whole_blocks<T>(results);
+    }
+    return elements * sizeof(T);
+}
+
+// As documented, `count` elements are this many repeats of the first round.
+template <class T>
+constexpr uint32_t first_repeats(uint32_t count)
+{
+    return count < per_repeat<T> ? 1 : count / per_repeat<T>;
 }
 
 template <bool maximum_wanted, class T>
@@ -377,7 +404,8 @@ NPK_OUT_OF_LINE void reduce_extreme(const char* api, const AscendC::LocalTensor<
     }
     const uint32_t n = static_cast<uint32_t>(count);
     instruction.in("src", src, n);
-    instruction.access(npk::kWrite, "sharedTmpBuffer", work.Memory(), work.Address(), reduce_workspace<T>(n, 2));
+    instruction.access(npk::kWrite, "sharedTmpBuffer", work.Memory(), work.Address(),
+                       extreme_workspace<T>(first_repeats<T>(n), with_index));
     instruction.out("dst", dst, with_index ? 2 : 1, with_index ? (sizeof(T) == 4 ? 3 : 2) : (sizeof(T) == 4 ? 2 : 1));
     if (!with_index) {
         *dst.Address() = extreme_value<maximum_wanted>(src.Address(), n);
@@ -392,77 +420,65 @@ NPK_OUT_OF_LINE void reduce_extreme(const char* api, const AscendC::LocalTensor<
     store_index(dst.Address() + 1, best.index);
 }
 
-// Calls use(element pointer, count, position) for the selected elements of contiguous blocks; positions count repeats
-// of full length.
-template <class T, class MaskArgument, class Use>
-inline void selected_runs(const Instruction& instruction, const AscendC::LocalTensor<T>& src, MaskArgument mask,
-                          int32_t repeat, int32_t src_stride, Use use)
-{
-    constexpr uint32_t elements = per_repeat<T>;
-    const Repeats repeats = resolve(true, mask, static_cast<uint32_t>(repeat), elements);
-    const Strided<T> s = source(src, {1, src_stride});
-    check_strided(instruction, false, "src", src, s, repeats);
-    for_each_run(repeats, elements, true, [&](uint32_t r, uint32_t first, uint32_t count) {
-        use(s.at(r, first), count, r * elements + first);
-    });
-}
-
-// ReduceMax and ReduceMin over masked repeats.
+// ReduceMax and ReduceMin over masked repeats; positions count repeats of full length.
 template <bool maximum_wanted, class T, class MaskArgument>
-inline void reduce_extreme_repeat(const char* api, const AscendC::LocalTensor<T>& dst,
+NPK_OUT_OF_LINE void reduce_extreme_repeat(const char* api, const AscendC::LocalTensor<T>& dst,
                                   const AscendC::LocalTensor<T>& src, const AscendC::LocalTensor<T>& work,
                                   MaskArgument mask, int32_t repeat, int32_t src_stride, bool with_index NPK_SITE)
 {
     static_assert(one_of<T, half, float>, "NPK-RC08: reductions take half and float on arch 2201");
     const Instruction instruction(api, NPK_PIPE_V, Unit::kVector, NPK_AT);
-    Extreme<T> best = {T(0.0f), 0};
-    bool any = false;
-    selected_runs(instruction, src, mask, repeat, src_stride, [&](const T* from, uint32_t count, uint32_t position) {
-        for (uint32_t i = 0; i < count; ++i) {
-            take_extreme<maximum_wanted>(best, any, from[i], position + i);
-        }
-    });
-    if (!any) {
+    constexpr uint32_t elements = per_repeat<T>;
+    const Repeats repeats = resolve(true, mask, static_cast<uint32_t>(repeat < 0 ? 0 : repeat), elements);
+    if (repeats.count == 0) {
         return;
     }
+    const Strided<T> s = source(src, {1, src_stride});
+    check_strided(instruction, false, "src", src, s, repeats);
     instruction.access(kWrite, "sharedTmpBuffer", work.Memory(), work.Address(),
-                       reduce_workspace<T>(static_cast<uint32_t>(repeat) * per_repeat<T>, 2));
+                       extreme_workspace<T>(repeats.count, with_index));
     instruction.out("dst", dst, with_index ? 2 : 1, with_index ? (sizeof(T) == 4 ? 3 : 2) : (sizeof(T) == 4 ? 2 : 1));
+    Extreme<T> best = {T(0.0f), 0};
+    bool any = false;
+    for_each_run(repeats, elements, true, [&](uint32_t r, uint32_t first, uint32_t count) {
+        const T* from = s.at(r, first);
+        for (uint32_t i = 0; i < count; ++i) {
+            take_extreme<maximum_wanted>(best, any, from[i], r * elements + first + i);
+        }
+    });
     dst.Address()[0] = best.value;
     if (with_index) {
         store_index(dst.Address() + 1, best.index);
     }
 }
 
-// ReduceSum over masked repeats: each repeat's sum, then the sum of those.
+// ReduceSum over masked repeats: each repeat's sum, then the sum of those, as a tree.
 template <class T, class MaskArgument>
-inline void reduce_sum_repeat(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+NPK_OUT_OF_LINE void reduce_sum_repeat(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                               const AscendC::LocalTensor<T>& work, MaskArgument mask, int32_t repeat,
                               int32_t src_stride NPK_SITE)
 {
     static_assert(one_of<T, half, float>, "NPK-RC08: reductions take half and float on arch 2201");
     const Instruction instruction("ReduceSum", NPK_PIPE_V, Unit::kVector, NPK_AT);
-    constexpr uint32_t elements = per_repeat<T>;
-    if (repeat <= 0) {
+    const Repeats repeats =
+        resolve(true, mask, static_cast<uint32_t>(repeat < 0 ? 0 : repeat), per_repeat<T>);
+    if (repeats.count == 0) {
         return;
     }
-    // total_sum keeps its own partial sums at the start of the scratch memory.
-    T* sums = reinterpret_cast<T*>(core().scratch + core().scratch_bytes / 2);
-    for (int32_t r = 0; r < repeat; ++r) {
-        T values[elements];
-        for (T& value : values) {
-            value = T(-0.0f);
-        }
-        selected_runs(instruction, src[static_cast<uint32_t>(r * src_stride) * per_block<T>], mask, 1, 0,
-                      [&](const T* from, uint32_t count, uint32_t position) {
-                          memcpy(static_cast<void*>(values + position), from, count * sizeof(T));
-                      });
-        sums[r] = repeat_sum(values);
+    const uint64_t bytes = whole_blocks<T>(repeats.count) * sizeof(T);
+    if (bytes > core().capacity[NPK_MEM_UB]) {
+        raise(kCapacity, "WorkSize", "ReduceSum", NPK_AT, "%u repeats need a sharedTmpBuffer of %llu bytes",
+              repeats.count, static_cast<unsigned long long>(bytes));
     }
-    instruction.access(kWrite, "sharedTmpBuffer", work.Memory(), work.Address(),
-                       reduce_workspace<T>(static_cast<uint32_t>(repeat) * elements, 1));
+    const Strided<T> s = source(src, {1, src_stride});
+    check_strided(instruction, false, "src", src, s, repeats);
+    instruction.access(kWrite, "sharedTmpBuffer", work.Memory(), work.Address(), bytes);
     instruction.out("dst", dst, 1, sizeof(T) == 4 ? 2 : 1);
-    *dst.Address() = total_sum(sums, static_cast<uint32_t>(repeat));
+    T* sums = reinterpret_cast<T*>(core().scratch);
+    for (uint32_t r = 0; r < repeats.count; ++r) {
+        sums[r] = selected_sum(s, repeats, r);
+    }
+    *dst.Address() = tree_sum(sums, repeats.count);
 }
 
 } // namespace npk
@@ -575,16 +591,17 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
                const int32_t count NPK_SITE)
 {
     static_assert(npk::one_of<T, half, float>, "NPK-RC08: reductions take half and float on arch 2201");
+    (void)sharedTmpBuffer; // not used on arch 2201
     const npk::Instruction instruction("ReduceSum", NPK_PIPE_V, npk::Unit::kVector, NPK_AT);
-    if (count <= 0) {
+    instruction.require(isSetMask || npk::core().mask_mode == 1, "MaskMode",
+                        "isSetMask = false takes the number of elements from SetVectorMask in counter mode");
+    const uint32_t n = isSetMask ? static_cast<uint32_t>(count < 0 ? 0 : count) : static_cast<uint32_t>(npk::core().mask[0]);
+    if (n == 0) {
         return;
     }
-    const uint32_t n = static_cast<uint32_t>(count);
     instruction.in("src", src, n);
-    instruction.access(npk::kWrite, "sharedTmpBuffer", sharedTmpBuffer.Memory(), sharedTmpBuffer.Address(),
-                       npk::reduce_workspace<T>(n, 1));
     instruction.out("dst", dst, 1, sizeof(T) == 4 ? 2 : 1);
-    *dst.Address() = npk::total_sum(src.Address(), n);
+    *dst.Address() = npk::running_sum(src.Address(), n);
 }
 
 template <class T>

@@ -121,12 +121,15 @@ inline void SyncAll(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<
     const uint64_t bytes = static_cast<uint64_t>(npk::core().block_num) * npk::core().ratio * 32;
     instruction.access(npk::kMove, "gmWorkspace", NPK_MEM_GM, gmWorkspace.Address(), bytes);
     instruction.access(npk::kMove, "ubWorkspace", ubWorkspace.Memory(), ubWorkspace.Address(), bytes);
-    if (usedCores != 0 && static_cast<uint32_t>(usedCores) != npk::core().block_num * npk::core().ratio) {
-        npk::raise(npk::kOperand, "SyncCores", "SyncAll", NPK_AT, "usedCores is %d; only all cores can meet here",
-                   usedCores);
+    const uint32_t all = npk::core().block_num * npk::core().ratio;
+    const uint32_t cores = usedCores == 0 ? all : static_cast<uint32_t>(usedCores);
+    if (cores > all || npk::core().block_idx >= cores) {
+        npk::raise(npk::kOperand, "SyncCores", "SyncAll", NPK_AT,
+                   "usedCores is %d on core %u of %u; the cores that meet are the first usedCores, at most all",
+                   usedCores, npk::core().block_idx, all);
     }
     const npk::Site at = NPK_AT;
-    npk::host_table->sync_all(1, at.file, at.line);
+    npk::host_table->sync_all(NPK_BARRIER_SOFT, cores, at.file, at.line);
 }
 
 // Waits for all vector cores, or (isAIVOnly false, mixed kernels) for all cores of the launch.
@@ -134,7 +137,7 @@ template <bool isAIVOnly = true>
 inline void SyncAll(NPK_SITE_ONLY)
 {
     const npk::Site at = NPK_AT;
-    npk::host_table->sync_all(isAIVOnly, at.file, at.line);
+    npk::host_table->sync_all(isAIVOnly ? NPK_BARRIER_VECTOR : NPK_BARRIER_ALL, 0, at.file, at.line);
 }
 
 } // namespace AscendC
