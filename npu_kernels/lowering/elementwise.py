@@ -223,7 +223,6 @@ def broadcast(ctx: Context, op: Broadcast) -> None:
 
 
 def arange(ctx: Context, op: Arange) -> None:
-    """Doubles a short run: each instruction appends what is there, moved on by its length."""
     tile, dst = define(ctx, op.result)
     start = ctx.scalar(op.start)
     first = Apply("cast", (start,), "int32_t") if start.ctype != "int32_t" else start

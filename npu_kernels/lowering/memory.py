@@ -10,9 +10,8 @@ from ..ir.device import Buffer, Instr, Storage
 from .arch import Arch
 from .liveness import Life, Liveness, instructions
 
-#: Queues whose buffers hold an event id of one pair of pipes, and how many of the eight ids they may take; one
-#: stays free for the explicit events of that pair.
-_EVENT_PAIRS = {"VECIN": 1, "VECOUT": 1, "A1": 1, "B1": 1, "A2": 0, "B2": 0, "CO1": 0}
+#: Event ids of a queue's pair of pipes that stay free for explicit events; each buffer of a queue holds one of the rest.
+_FREE_EVENTS = {"VECIN": 1, "VECOUT": 1, "A1": 1, "A2": 0, "CO1": 0}
 #: Positions whose queues draw on the same pair of pipes.
 _SHARED_PAIR = {"B1": "A1", "B2": "A2"}
 #: Memories of the cube core that hold two operands or results and no more: their streams always share queues.
@@ -89,7 +88,7 @@ def _pair(position: str) -> str:
 
 
 def _budget(pair: str, arch: Arch) -> int:
-    return arch.queue_events - _EVENT_PAIRS[pair]
+    return arch.queue_events - _FREE_EVENTS[pair]
 
 
 def _queue(life: Life) -> _Slot:
