@@ -10,7 +10,7 @@ from ..ir.device import Buffer, Instr, Storage
 from .arch import Arch
 from .liveness import Life, Liveness, instructions
 
-#: Event ids of a queue's pair of pipes that stay free for explicit events; each buffer of a queue holds one of the rest.
+#: Event ids of a queue's pair of pipes that stay free for explicit events; each buffer of a queue holds another.
 _FREE_EVENTS = {"VECIN": 1, "VECOUT": 1, "A1": 1, "A2": 0, "CO1": 0}
 #: Positions whose queues draw on the same pair of pipes.
 _SHARED_PAIR = {"B1": "A1", "B2": "A2"}
