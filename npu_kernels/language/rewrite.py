@@ -20,8 +20,9 @@ from weakref import WeakKeyDictionary
 from . import scan
 from .source import Span, fail
 
-HOOKS = "__npk"
-_FACTORY = "__npk_factory"
+# One underscore: with two, the body of a class would mangle them.
+HOOKS = "_npk"
+_FACTORY = "_npk_factory"
 _FUTURE = 0
 for _feature in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _feature).compiler_flag
@@ -77,18 +78,21 @@ def _rewritten(fn: Callable[..., Any]) -> Callable[..., Any]:
     if not isinstance(fn, FunctionType):
         raise TypeError(f"a kernel is a Python function, not a {type(fn).__name__}")
     code = fn.__code__
-    node = _find(fn)
+    node, owner = _find(fn)
     rewriter = _Rewriter(code.co_filename, code.co_name)
     rewritten = rewriter.function(node)
     free = [HOOKS, *code.co_freevars]
-    module = ast.parse(f"def {_FACTORY}({', '.join(free)}): pass")
-    factory = module.body[0]
+    # Inside a class of the same name, private names (self.__x) mean what they mean where the function stands.
+    module = ast.parse(f"class {owner}:\n    def {_FACTORY}({', '.join(free)}): pass")
+    around = module.body[0]
+    assert isinstance(around, ast.ClassDef)
+    factory = around.body[0]
     assert isinstance(factory, ast.FunctionDef)
     # Under its own name it would hide what that name means in the body: in a recursion, the decorated function.
     rewritten.name = _FACTORY
     factory.body = [rewritten]
     compiled = compile(module, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
-    inner = _code(_code(compiled, _FACTORY), _FACTORY).replace(co_name=code.co_name)
+    inner = _code(_code(_code(compiled, owner), _FACTORY), _FACTORY).replace(co_name=code.co_name)
     cells = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
     cells[HOOKS] = CellType(Hooks(tuple(rewriter.sites)))
     made = FunctionType(inner, fn.__globals__, fn.__name__, fn.__defaults__, tuple(cells[n] for n in inner.co_freevars))
@@ -102,7 +106,8 @@ def _code(outer: CodeType, name: str) -> CodeType:
     return next(c for c in outer.co_consts if isinstance(c, CodeType) and c.co_name == name)
 
 
-def _find(fn: FunctionType) -> ast.FunctionDef:
+def _find(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
+    """The definition of ``fn``, and the name of the innermost class around it, ``_`` when there is none."""
     span = definition(fn)
     try:
         lines, _ = inspect.findsource(fn)
@@ -114,11 +119,14 @@ def _find(fn: FunctionType) -> ast.FunctionDef:
             "define it in a file or a notebook cell, not with exec or at the interactive prompt",
             span,
         )
-    for node in ast.walk(tree):
+    pending: list[tuple[ast.AST, str]] = [(tree, "_")]
+    for node, owner in pending:
         if isinstance(node, ast.FunctionDef) and node.name == fn.__code__.co_name:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if first == fn.__code__.co_firstlineno:
-                return node
+                return node, owner
+        within = node.name if isinstance(node, ast.ClassDef) else owner
+        pending += [(child, within) for child in ast.iter_child_nodes(node)]
     fail(
         "NPK-LA01",
         f"no `def {fn.__name__}` stands at line {span.line} of {span.file}: a kernel is a plain function, not a lambda "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .. import ir
@@ -12,7 +13,7 @@ from .prune import prune
 from .rewrite import definition, prepare
 from .source import Span, authors_errors, fail, recording
 from .tensor import Tensor
-from .tracer import Tracer
+from .tracer import Tracer, ascii_name
 
 
 @authors_errors
@@ -49,8 +50,11 @@ def trace(
         for out in outputs:
             if out.payload not in tracer.stored and out.payload.type.size:
                 fail("NPK-LA08", f"output `{out.name}` is returned but never stored: nl.store every part of it", span)
+    taken = set(tensors)
     for out in outputs:
-        out.payload.name = out.name
+        # One name may be given to several outputs in turn, or be that of an argument.
+        out.payload.name = next(n for n in _numbered(ascii_name(out.name)) if n not in taken)
+        taken.add(out.payload.name)
     kernel = ir.Kernel(
         name=fn.__name__,
         inputs=[t.payload for t in tensors.values()],
@@ -61,6 +65,11 @@ def trace(
         dims=dict(dims or {}),
     )
     return ir.verify(prune(kernel))
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in itertools.count(2))
 
 
 def arrange(fn: Callable[..., Any], values: Mapping[str, object]) -> tuple[list[Any], dict[str, Any]]:

@@ -21,6 +21,11 @@ def _any_int32() -> Affine:
     return bounds.opaque(-(2**31), 2**31 - 1)
 
 
+def ascii_name(name: str) -> str:
+    """``name`` with an underscore for each letter that a C++ identifier may not have everywhere."""
+    return "".join(c if c.isascii() else "_" for c in name)
+
+
 class Tracer(Machine):
     """Runs a kernel body once and records it.
 
@@ -278,5 +283,5 @@ class Tracer(Machine):
         value = tile.payload
         constant = any(tile is c for c in self._constants.values())
         if value not in self.named and not constant and self.homes.get(value) is self.scope:
-            value.name = "".join(c if c.isascii() else "_" for c in name)
+            value.name = ascii_name(name)
             self.named.add(value)

@@ -171,6 +171,30 @@ def test_a_function_that_calls_itself_on_a_known_number_unrolls() -> None:
     assert len(ops(trace(kernel, tensor((4,))), ir.Binary)) == 3
 
 
+class Doubler:
+    def scaled(self, t: Any) -> Any:
+        return t * 2.0
+
+
+class Halver(Doubler):
+    __half = 0.5
+
+    @nl.function
+    def scaled(self, t: Any) -> Any:
+        for _ in nl.range(2):
+            t = super().scaled(t) * self.__half
+        return t
+
+
+def test_methods_keep_their_class_and_private_names() -> None:
+    def kernel(x: nl.Tensor) -> nl.Tensor:
+        out = nl.output((4,), F32)
+        nl.store(out, Halver().scaled(nl.load(x)))
+        return out
+
+    assert len(ops(trace(kernel, tensor((4,))), ir.Binary)) == 2
+
+
 def test_a_numpy_scalar_may_stand_on_either_side() -> None:
     two = np.float32(2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textwrap import dedent
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,6 +79,22 @@ def test_values_and_outputs_take_the_names_they_are_assigned_to() -> None:
     assert made.startswith("kernel kernel(%x: tensor<8x4xf32>) -> (%largest: tensor<4xf32>, %smallest: tensor<4xf32>)")
     assert "%bottom = reduce min %tile axis 0" in made
     assert "%top_2 = add %top," in made
+
+
+def test_outputs_of_one_name_are_told_apart() -> None:
+    def kernel(x: nl.Tensor) -> Any:
+        source, made = x, []
+        for factor in (2.0, 3.0):
+            out = nl.output((4,), F32)
+            nl.store(out, nl.load(source) * factor)
+            made.append(out)
+        x = nl.output((4,), F32)
+        nl.store(x, 0.0)
+        große = nl.output((4,), F32)
+        nl.store(große, 1.0)
+        return (*made, x, große)
+
+    assert [value.name for value in trace(kernel, tensor((4,))).outputs] == ["out", "out_2", "x_2", "gro_e"]
 
 
 def test_outputs_come_in_the_order_of_the_return() -> None:
