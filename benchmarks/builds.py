@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,18 +22,32 @@ from npu_kernels.kernels import catalogue
 
 @dataclass(frozen=True)
 class BuildTimes:
-    """Seconds: making the precompiled header and objects, building each kernel, the same in a second process."""
+    """Seconds.
+
+    Attributes:
+        header: making what every kernel shares, the precompiled header and the instructions, once per compiler.
+        build: by kernel, from its Python to its library, with the header present.
+        found: by kernel, finding the library of a generated source in a second process.
+    """
 
     header: float
     build: dict[str, float]
     found: dict[str, float]
 
 
-def build_times() -> BuildTimes:
-    """Measures in two child processes that share a new cache."""
-    with tempfile.TemporaryDirectory() as cache:
-        first, second = (_child(cache) for _ in range(2))
-    return BuildTimes(first["header"], first["build"], second["build"])
+def build_times(repeats: int) -> BuildTimes:
+    """Medians over `repeats` new caches, each shared by two child processes."""
+    firsts, seconds = [], []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as cache:
+            firsts.append(_child(cache))
+            seconds.append(_child(cache))
+    names = firsts[0]["build"]
+    return BuildTimes(
+        statistics.median(first["header"] for first in firsts),
+        {name: statistics.median(first["build"][name] for first in firsts) for name in names},
+        {name: statistics.median(second["found"][name] for second in seconds) for name in names},
+    )
 
 
 def lowered(name: str) -> Lowered:
@@ -43,24 +59,25 @@ def lowered(name: str) -> Lowered:
     return launch.kernel.lower(*launch.arrays, **launch.statics)
 
 
-def _child(cache: str) -> dict[str, float | dict[str, float]]:
+def _child(cache: str) -> Any:
     environment = {**os.environ, "NPU_KERNELS_CACHE_DIR": cache}
     result = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=True, env=environment)
     return json.loads(result.stdout.splitlines()[-1])
 
 
 def _measure() -> None:
-    times = {}
-    # The source is made before the clock starts: the numbers are about the compiler and the cache.
-    sources = {name: lowered(name).generated for name in catalogue()}
     start = time.perf_counter()
     toolchain.precompiled_header(toolchain.find_compiler(), checked=False)
     header = time.perf_counter() - start
-    for name, source in sources.items():
+    build, found = {}, {}
+    for name in catalogue():
         start = time.perf_counter()
+        source = lowered(name).generated
+        generated = time.perf_counter()
         toolchain.build(source)
-        times[name] = time.perf_counter() - start
-    print(json.dumps({"header": header, "build": times}))
+        built = time.perf_counter()
+        build[name], found[name] = built - start, built - generated
+    print(json.dumps({"header": header, "build": build, "found": found}))
 
 
 if __name__ == "__main__":

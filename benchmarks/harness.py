@@ -15,7 +15,7 @@ import jax
 
 Program = Callable[[], Any]
 ROUNDS = 25
-#: A program against itself has to come out this close to 1, else the machine is too busy to say anything.
+#: A program against itself has to come out this close to 1, else the machine is too busy for numbers to count.
 SELF_TOLERANCE = 0.05
 
 
@@ -51,14 +51,11 @@ def compare(ours: Program, theirs: Program, rounds: int = ROUNDS) -> Comparison:
     return Comparison(ratio, low, high, statistics.median(mine), statistics.median(other), rounds)
 
 
-def self_check(program: Program, attempts: int = 3) -> Comparison:
-    """The program against itself; raises when even the best of `attempts` is not 1.00 within `SELF_TOLERANCE`."""
+def self_check(program: Program, rounds: int = ROUNDS, attempts: int = 3) -> Comparison:
+    """The program against itself: the first of `attempts` that is 1.00 within `SELF_TOLERANCE`, else the closest."""
     tried = []
     for _ in range(attempts):
-        tried.append(compare(program, program))
+        tried.append(compare(program, program, rounds))
         if abs(tried[-1].ratio - 1) <= SELF_TOLERANCE:
-            return tried[-1]
-    best = min(tried, key=lambda result: abs(result.ratio - 1))
-    raise RuntimeError(
-        f"a program took {best.ratio:.2f} times as long as itself: the machine is too busy to measure on"
-    )
+            break
+    return min(tried, key=lambda result: abs(result.ratio - 1))
