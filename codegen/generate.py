@@ -52,7 +52,7 @@ def generate(program: Program) -> KernelSource:
     return KernelSource(
         name=program.name,
         text="\n".join(lines) + "\n",
-        entry=program.name,
+        entry=_entry(program),
         kernel_type=program.kernel_type,
         num_args=len(parameters) + 2,
         inputs=tuple(program.inputs),
@@ -64,11 +64,17 @@ def generate(program: Program) -> KernelSource:
     )
 
 
+def _entry(program: Program) -> str:
+    """The C function's name: the kernel's own may be one of Ascend C or of the C library, such as ``exp``."""
+    return f"{program.name}_kernel"
+
+
 def _values(program: Program, parameters: list[str]) -> dict[str, object]:
     mixed = len(program.sections) > 1
     addresses = [*(f"{p}Address" for p in parameters), "workspaceAddress", "tilingAddress"]
     return {
         "name": program.name,
+        "entry": _entry(program),
         "class_name": "".join(part.capitalize() for part in program.name.split("_")) + "Kernel",
         "origin": f"{PurePath(program.location.file).name}:{program.location.line}",
         "notes": program.notes,
