@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "fork_safe.h"
+
 namespace npk
 {
 namespace
@@ -20,6 +22,11 @@ std::string FaultRecord::message() const
     if (!python_location.empty()) text += " at " + python_location;
     return text + ": " + fault.message + " (launch " + launch + "; npu_kernels.errors.last_fault(" + launch +
            ") has the report)";
+}
+
+FaultStore::FaultStore()
+{
+    hold_while_forking(mutex_);
 }
 
 FaultStore& FaultStore::instance()

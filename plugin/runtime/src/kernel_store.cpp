@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fork_safe.h"
+
 namespace npk
 {
 namespace
@@ -25,6 +27,11 @@ std::string joined(const std::vector<std::string>& roots)
 }
 
 } // namespace
+
+KernelStore::KernelStore()
+{
+    hold_while_forking(mutex_);
+}
 
 KernelStore& KernelStore::instance()
 {

@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "fork_safe.h"
+
 namespace npk
 {
 namespace
@@ -12,6 +14,11 @@ constexpr size_t kKept = 8;
 constexpr size_t kKeptBytes = size_t{256} << 20;
 
 } // namespace
+
+WorkspaceCache::WorkspaceCache(DeviceRuntime& device) : device_(device)
+{
+    hold_while_forking(mutex_);
+}
 
 WorkspaceCache::Block WorkspaceCache::borrow(size_t bytes) noexcept
 {

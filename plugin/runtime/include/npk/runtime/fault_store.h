@@ -28,6 +28,7 @@ class NPK_EXPORT FaultStore
 {
 public:
     static FaultStore& instance();
+    FaultStore();
 
     void add(FaultRecord record);
     std::optional<FaultRecord> newest() const;

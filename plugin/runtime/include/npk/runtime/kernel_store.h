@@ -41,6 +41,7 @@ class NPK_EXPORT KernelStore
 {
 public:
     static KernelStore& instance();
+    KernelStore();
 
     // Adds a directory of artifacts; the newest is searched first. The caller vouches that only this user can
     // write to it, since loading an artifact runs its code.

@@ -16,7 +16,7 @@ namespace npk
 class WorkspaceCache
 {
 public:
-    explicit WorkspaceCache(DeviceRuntime& device) : device_(device) {}
+    explicit WorkspaceCache(DeviceRuntime& device);
 
     // A block of at least `bytes`, at most twice as large; `memory` is null when `bytes` is 0 or none is left.
     struct Block {
