@@ -76,6 +76,8 @@ def main(
     with Live(table, console=console, vertical_overflow="visible"):
         for line in measure(groups or list(Group), rounds):
             lines.append(line)
+            if not console.is_terminal:
+                console.print(f"{line.subject}: {line.measured}", soft_wrap=True, highlight=False)
             table.add_row(line.subject, line.measured, line.bound, "[green]holds[/]" if line.holds else "[red]no[/]")
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
