@@ -49,10 +49,10 @@ def build_together(sources: Iterable[Source], *, checked: bool) -> None:
             with temporary_directory(subdirectory("tmp")) as own:
                 file = f"{source.entry}.cpp"
                 (own / file).write_text(source.text)
-                name = f"-Wl,--defsym,npk_kernel_desc=npk_kernel_desc_{number}"
-                linked = run_compiler(
-                    [*compiler.argv, "-shared", name, str(folder / "all.o"), "-o", "library"], cwd=own
-                )
-                if linked.returncode == 0:
-                    record = {"name": source.name, "entry": source.entry, "checked": checked, "command": linked.args}
-                    artifacts.publish(own, key, file, own / "library", source.line_map, record)
+                # What a kernel leaves undefined is found here, and not when it is loaded.
+                link = ["-shared", "-Wl,-z,defs", f"-Wl,--defsym,npk_kernel_desc=npk_kernel_desc_{number}"]
+                parts = [str(folder / "all.o"), *header.link_flags, "-o", "library"]
+                linked = run_compiler([*compiler.argv, *link, *parts], cwd=own)
+                assert linked.returncode == 0, linked.stderr
+                record = {"name": source.name, "entry": source.entry, "checked": checked, "command": linked.args}
+                artifacts.publish(own, key, file, own / "library", source.line_map, record)
