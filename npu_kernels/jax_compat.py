@@ -185,8 +185,9 @@ def jaxpr_to_function(closed: Any) -> Callable[..., list[Any]]:
 
 
 def single_call_jaxpr(function: Callable[..., Any], avals: Sequence[Any]) -> Any:
-    """Closed jaxpr of ``jit(function)``: one call equation, whose name is the function's."""
-    return jax.make_jaxpr(jax.jit(function))(*avals)
+    """Closed jaxpr of ``jit(function)``: one call equation, whose name is the function's; under ``disable_jit`` too."""
+    with jax.disable_jit(False):
+        return jax.make_jaxpr(jax.jit(function))(*avals)
 
 
 def jit_statics(function: Any) -> tuple[tuple[int, ...], tuple[str, ...]] | None:

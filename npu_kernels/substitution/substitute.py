@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, cast
 
 from npu_kernels import jax_compat
@@ -120,7 +120,8 @@ def _made(function: Callable[..., Any]) -> dict[Any, Substituted]:
 
     Other callables (methods are new objects at each access, modules may be frozen) keep nothing.
     """
-    if not isinstance(function, FunctionType) and jax_compat.jit_statics(function) is None:
+    jitted = not isinstance(function, MethodType) and jax_compat.jit_statics(function) is not None
+    if not (jitted or isinstance(function, FunctionType)):
         return {}
     kept: tuple[Any, dict[Any, Substituted]] | None = vars(function).get(_KEPT)
     if kept is None or kept[0] is not function:

@@ -67,6 +67,11 @@ def test_jit_may_be_applied_before_or_after(patterns: Patterns) -> None:
     assert kernels_in(jax.make_jaxpr(inside)(X, W).jaxpr) == ["rms_norm"]
 
 
+def test_disabling_jit_changes_nothing(patterns: Patterns) -> None:
+    with jax.disable_jit():
+        near(substitute(lambda x, w: norm(x, w), patterns=patterns)(X, W), norm(X, W))
+
+
 def test_a_loop_over_layers_has_one_instance_of_each_layer_pattern(patterns: Patterns) -> None:
     ws = jnp.stack([W, W * 2, W + 1, W - 2])
     assert explain(layers, X, ws, patterns=patterns).counts == {"attention": 1, "rms_norm": 2}
@@ -136,7 +141,17 @@ def test_methods_are_bound(patterns: Patterns) -> None:
         w = W
         forward = substitute(lambda self, x: norm(x, self.w), patterns=patterns)
 
-    near(Model().forward(X), norm(X, W))
+        def plain(self, x: Any) -> Any:
+            return norm(x, self.w)
+
+        jitted = jax.jit(plain, static_argnums=0)
+
+    model, other = Model(), Model()
+    other.w = W * 3
+    near(model.forward(X), norm(X, W))
+    for name in ("plain", "jitted"):
+        for each in (model, other):
+            near(substitute(getattr(each, name), patterns=patterns)(X), norm(X, each.w))
 
 
 def test_a_signature_is_traced_once(patterns: Patterns) -> None:
