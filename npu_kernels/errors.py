@@ -2,8 +2,8 @@
 
 One class per family, one stable code per fault. A message says what happened, with the numbers, and what to do;
 ``docs/errors/<CODE>.md`` shows the wrong and the right code. Faults inside a compiled XLA call reach the user as
-``jax.errors.JaxRuntimeError`` whose first line is XLA's class of the status and the code (``INTERNAL: NPK-RC01: …``); their
-structured form is :func:`last_fault`.
+``jax.errors.JaxRuntimeError`` whose first line is XLA's class of the status and the code
+(``INTERNAL: NPK-RC01: …``); their structured form is :func:`last_fault`.
 """
 
 from __future__ import annotations
