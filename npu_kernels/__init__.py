@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .binding import Kernel as Kernel
+    from .binding import debug as debug
     from .binding import launches as launches
     from .binding import npu_kernel as npu_kernel
+    from .binding import save_kernels as save_kernels
     from .substitution.explain import explain as explain
     from .substitution.explain import require as require
     from .substitution.module import substitute_module as substitute_module
@@ -23,6 +25,8 @@ _EXPORTS: dict[str, tuple[str, bool]] = {
     "npu_kernel": ("npu_kernels.binding", False),
     "Kernel": ("npu_kernels.binding", False),
     "launches": ("npu_kernels.binding", False),
+    "debug": ("npu_kernels.binding", False),
+    "save_kernels": ("npu_kernels.binding", False),
     "substitute": ("npu_kernels.substitution", True),
     "explain": ("npu_kernels.substitution", True),
     "require": ("npu_kernels.substitution", True),

@@ -32,7 +32,9 @@ CODES: Mapping[str, str] = MappingProxyType(
         "NPK-SG01": "a kernel signature that cannot be understood",
         "NPK-SG02": "a call that does not fit the kernel's signature",
         "NPK-TR01": "a transformation the kernel has no rule for",
+        "NPK-TR02": "a derivative rule returned something of the wrong kind",
         "NPK-PL01": "a platform the kernel cannot run on",
+        "NPK-PL02": "none of the implementations asked for can run",
         # IR and lowering
         "NPK-IR01": "the kernel IR is malformed",
         "NPK-UB01": "on-chip memory over budget",

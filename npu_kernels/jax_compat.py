@@ -169,6 +169,17 @@ def eqn_location(eqn: Any) -> str | None:
     return _first_user_frame((frame.file_name, frame.start_line) for frame in frames)
 
 
+def current_location() -> str | None:
+    """``file:line`` of the user's frame for what JAX is working on.
+
+    That is an equation while JAX transforms, lowers or transposes one, else the Python call under way.
+    """
+    from jax._src import source_info_util
+
+    frames = source_info_util.user_frames(source_info_util.current().traceback)
+    return _first_user_frame((frame.file_name, frame.start_line) for frame in frames)
+
+
 def _first_user_frame(frames: Any) -> str | None:
     from jax._src import source_info_util
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from .callsite import user_facing
+from .debugging import debug
+from .gradients import save_kernels
 from .kernel import Kernel, npu_kernel
 from .lowered import Lowered
 from .registration import ensure_registered, launches, reset_launches
@@ -12,9 +14,11 @@ __all__ = [
     "Kernel",
     "Lowered",
     "Report",
+    "debug",
     "ensure_registered",
     "launches",
     "npu_kernel",
     "reset_launches",
+    "save_kernels",
     "user_facing",
 ]

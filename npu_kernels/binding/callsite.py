@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import ParamSpec, TypeVar
 
+from npu_kernels import jax_compat
 from npu_kernels.errors import NpuKernelsError, OperandError, SignatureError, TransformError
 from npu_kernels.language.source import arose_here, authors_traceback, module_of
 
@@ -33,6 +34,25 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
             if not arose_here(error):
                 error.__traceback__ = authors_traceback(error.__traceback__)
             raise
+
+    return wrapper
+
+
+def located(rule: Callable[P, T]) -> Callable[P, T]:
+    """A rule of a primitive whose errors about a call name the line where the user made that call.
+
+    JAX may run a rule long after the call; what it remembers of the call's line comes first.
+    """
+
+    @functools.wraps(rule)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return rule(*args, **kwargs)
+        except _OF_A_CALL as error:
+            if error.location is not None:
+                raise
+            location = jax_compat.current_location() or caller_location()
+            raise type(error)(error.code, error.message, location=location).with_traceback(None) from None
 
     return wrapper
 

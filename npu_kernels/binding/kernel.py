@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
+import logging
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from npu_kernels import ir, knobs, language
+from npu_kernels import ir, language
 from npu_kernels.errors import SignatureError, TransformError
 from npu_kernels.language.effects import environment
 
-from .callsite import user_facing
+from .callsite import caller_location, user_facing
+from .debugging import checked_mode
 from .lowered import Lowered
+from .operands import as_arrays, static_key
 from .primitive import KernelCall
+from .rules import Bound, Derivatives
 from .signature import KernelSignature, read_signature
+
+_log = logging.getLogger("npu_kernels")
+
+#: What a call's ``implementation`` may name.
+_IMPLEMENTATIONS = ("npu", "xla")
 
 
 @dataclass(frozen=True)
@@ -37,9 +47,18 @@ class Kernel:
     shapes, dtypes and static arguments.
     """
 
-    def __init__(self, function: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        local_names: Mapping[str, Any] | None = None,
+        *,
+        reference: Callable[..., Any] | None = None,
+        fallback: str | None = None,
+    ) -> None:
         self._function = function
         self._signature: KernelSignature = read_signature(function, local_names or {})
+        self._derivatives = Derivatives(reference=reference)
+        self._fallback = fallback is not None
         self._specialisations: dict[Any, _Specialisation] = {}
         self._lock = threading.RLock()
         functools.update_wrapper(self, function)
@@ -51,14 +70,59 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<npu_kernel {self.name}{self._signature.python}>"
 
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+        """Declares the derivative for reverse mode (``jax.grad``, ``jax.vjp``), made of kernels or of JAX functions.
+
+        Args:
+            fwd: ``fwd(*arrays, **statics) -> (result, residuals)``: the kernel's result, as an array or a tuple as the
+                kernel returns it, and any pytree of arrays that ``bwd`` needs. It may call the kernel itself, or
+                another one that also keeps what it computed on the way.
+            bwd: ``bwd(residuals, cotangent, **statics) -> cotangents``: a tuple with one cotangent for each array
+                argument, of its shape and dtype; None for zero, and for integer and boolean arguments. ``cotangent`` is
+                an array or a tuple as the kernel's result, with ``float0`` zeros for integer and boolean results.
+
+        The rule holds for calls that are traced after it is declared. It is differentiated in turn for second
+        derivatives, and batched by ``jax.vmap``, so it must be made of what JAX can transform.
+        """
+        self._declare(fwd=fwd, bwd=bwd)
+
+    def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
+        """Declares the derivative for forward mode (``jax.jvp``), and for reverse mode where no vjp is declared.
+
+        Args:
+            jvp: ``jvp(primals, tangents, **statics) -> (result, tangent)``: tuples with one array for each array
+                argument, as ``jax.custom_jvp`` has them; zeros stand for tangents that there are none of, of dtype
+                ``float0`` for integer and boolean arguments. The tangent must be linear in ``tangents`` and, for
+                reverse mode, made of what JAX can transpose: its own operations, and kernels that have a vjp rule.
+
+        Returns:
+            ``jvp``, so that the method can be used as a decorator.
+        """
+        self._declare(jvp=jvp)
+        return jvp
+
+    def _declare(self, **rules: Callable[..., Any]) -> None:
+        with self._lock:
+            self._derivatives = dataclasses.replace(self._derivatives, **rules)
+            self._specialisations.clear()
+
     @user_facing
-    def __call__(self, *arrays: Any, interpret: bool = False, check: bool | None = None, **static: Any) -> Any:
+    def __call__(
+        self,
+        *arrays: Any,
+        interpret: bool = False,
+        check: bool | None = None,
+        implementation: str | Sequence[str] | None = None,
+        **static: Any,
+    ) -> Any:
         """Runs the kernel.
 
         Args:
             arrays: one array per positional parameter, of the annotated shape and dtype.
             interpret: run the Python body eagerly on NumPy, so that `print` and `breakpoint()` work in it.
-            check: run in the twin's checked mode; by default as NPU_KERNELS_CHECK says.
+            check: run in the twin's checked mode; by default as :func:`npu_kernels.debug` and NPU_KERNELS_CHECK say.
+            implementation: ``"npu"`` for the kernel, ``"xla"`` for its reference, or several to try in order; by
+                default the kernel. With ``"xla"`` after ``"npu"`` the reference also runs on platforms without kernels.
             static: the kernel's keyword parameters.
 
         Returns:
@@ -68,13 +132,64 @@ class Kernel:
             SignatureError: NPK-SG02, NPK-SH01, NPK-SH02 or NPK-DT01, when the call does not fit the signature.
             LanguageError, LoweringError, ToolchainError, CacheError: when the kernel cannot be built.
             KernelFault: when an eager call in checked mode found a fault.
+            ExceptionGroup: NPK-PL02, when none of several implementations works; it holds the error of each.
         """
+        if implementation is not None:
+            return self._by(implementation, arrays, check, static)
         bound, statics = self._bind(arrays, static)
         if interpret:
             return _packed(self._interpret(bound, statics))
-        checked = knobs.CHECK.get() if check is None else check
-        call = self._specialise(_specs(bound), statics).call
+        return self._run(bound, statics, check, fallback=self._fallback)
+
+    def _run(self, bound: dict[str, Any], statics: dict[str, Any], check: bool | None, *, fallback: bool) -> Any:
+        checked = checked_mode() if check is None else check
+        call = self._specialise(bound, statics, fallback=fallback).call
         return _packed(call(*bound.values(), checked=checked))
+
+    def _by(self, implementation: str | Sequence[str], arrays: tuple[Any, ...], check: bool | None, static: Any) -> Any:
+        names = (implementation,) if isinstance(implementation, str) else tuple(implementation)
+        if not names or any(name not in _IMPLEMENTATIONS for name in names):
+            raise SignatureError(
+                "NPK-SG02",
+                f"kernel {self.name}: implementation is {implementation!r}, but must be one or several of "
+                f"{', '.join(map(repr, _IMPLEMENTATIONS))}.",
+            )
+        reference = self._derivatives.reference
+        if "xla" in names and reference is None:
+            raise SignatureError(
+                "NPK-SG02",
+                f"kernel {self.name}: implementation 'xla' runs the kernel's reference, but it has none; give it "
+                "npu_kernel(reference=...).",
+            )
+        reasons: list[Exception] = []
+        for position, name in enumerate(names):
+            rest = names[position + 1 :]
+            try:
+                if name == "npu":
+                    return self._on_npu(arrays, check, static, fallback="xla" in rest, tried=len(names) > 1)
+                bound, statics = self._signature.bind(self.name, arrays, static)
+                assert reference is not None
+                return reference(*bound.values(), **statics)
+            except Exception as error:
+                if len(names) == 1:
+                    raise
+                reasons.append(error)
+                if rest:
+                    _log.warning("kernel %s: implementation %r is passed over: %s", self.name, name, error)
+        place = caller_location()
+        raise ExceptionGroup(
+            f"NPK-PL02: kernel {self.name}: none of the implementations {', '.join(names)} can run this call"
+            f"\n  at {place}",
+            reasons,
+        )
+
+    def _on_npu(self, arrays: tuple[Any, ...], check: bool | None, static: Any, *, fallback: bool, tried: bool) -> Any:
+        bound, statics = self._bind(arrays, static)
+        if tried:
+            # A kernel that cannot be built is passed over now, not refused later while JAX lowers the call.
+            checked = checked_mode() if check is None else check
+            self._specialise(bound, statics, fallback=fallback).call.build(checked=checked)
+        return self._run(bound, statics, check, fallback=fallback)
 
     @user_facing
     def lower(self, *specs: Any, **static: Any) -> Lowered:
@@ -88,41 +203,36 @@ class Kernel:
             SignatureError, LanguageError, LoweringError: as a call does.
         """
         bound, statics = self._bind(specs, static)
-        return self._specialise(_specs(bound), statics).lowered
+        return self._specialise(bound, statics).lowered
 
     def _bind(self, args: tuple[Any, ...], static: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        try:
-            bound = self._signature.python.bind(*args, **static)
-        except TypeError as error:
-            raise SignatureError("NPK-SG02", f"kernel {self.name}{self._signature.python}: {error}.") from None
-        bound.apply_defaults()
-        arrays = {name: _as_array(self.name, name, bound.arguments[name]) for name in self._signature.arrays}
-        for name, array in arrays.items():
-            if not all(isinstance(size, int) for size in array.shape):
-                raise TransformError(
-                    "NPK-TR01",
-                    f"kernel {self.name}: `{name}` has the symbolic shape {array.shape}, but kernels need known "
-                    "sizes; export the program once for each size.",
-                )
-        statics = {name: bound.arguments[name] for name in self._signature.statics}
-        for name, value in statics.items():
-            _check_static(self.name, name, value)
-        return arrays, statics
+        arrays, statics = self._signature.bind(self.name, args, static)
+        return as_arrays(self.name, self._signature, arrays), statics
 
-    def _specialise(self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any]) -> _Specialisation:
-        key = (
-            tuple((spec.shape, spec.dtype) for spec in specs.values()),
-            # 1 and 1.0 are equal, and so are 0.0 and -0.0; kernels made with them are not.
-            tuple((type(value), repr(value), value) for value in statics.values()),
-            environment(self._function),
-        )
+    def _specialise(
+        self, arrays: Mapping[str, Any], statics: dict[str, Any], *, fallback: bool = False
+    ) -> _Specialisation:
+        shapes = tuple([(array.shape, array.dtype) for array in arrays.values()])
+        key = (shapes, static_key(self.name, statics), environment(self._function), fallback)
+        found = self._specialisations.get(key)
+        if found is not None:
+            return found
         with self._lock:
             if key not in self._specialisations:
-                self._specialisations[key] = self._trace(specs, statics)
+                self._specialisations[key] = self._trace(_specs(arrays), statics, fallback)
             return self._specialisations[key]
 
-    def _trace(self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any]) -> _Specialisation:
+    def _trace(
+        self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any], fallback: bool
+    ) -> _Specialisation:
         signature = self._signature
+        for name, spec in specs.items():
+            if not all(isinstance(size, int) for size in spec.shape):
+                raise TransformError(
+                    "NPK-TR01",
+                    f"kernel {self.name}: `{name}` has the symbolic shape {spec.shape}, but kernels need known "
+                    "sizes; export the program once for each size.",
+                )
         types = {
             name: ir.TensorType(spec.shape, signature.arrays[name].check_dtype(name, spec.dtype))
             for name, spec in specs.items()
@@ -132,14 +242,20 @@ class Kernel:
         signature.check_outputs(traced.outputs, dims)
         lowered = Lowered(traced)
         outputs = [_struct(value) for value in traced.outputs]
+        bound = Bound(self.name, specs, tuple(outputs), statics)
+        rules = self._derivatives.rules(bound)
+        reference = self._derivatives.reference
+        elsewhere = bound.function(reference) if fallback and reference is not None else None
         # Generating now refuses what the chip has no room for while JAX traces, not later when it compiles.
-        return _Specialisation(KernelCall(self.name, outputs, lowered.generated), lowered)
+        call = KernelCall(self.name, outputs, lowered.generated, traced=traced, rules=rules, elsewhere=elsewhere)
+        return _Specialisation(call, lowered)
 
     def _interpret(self, arrays: Mapping[str, Any], statics: dict[str, Any]) -> list[jax.Array]:
         if any(isinstance(array, jax.core.Tracer) for array in arrays.values()):
             raise TransformError(
                 "NPK-TR01", f"kernel {self.name}: interpret=True runs eagerly; call it outside of jax.jit."
             )
+        static_key(self.name, statics)
         specs = _specs(arrays)
         for name, spec in specs.items():
             self._signature.arrays[name].check_dtype(name, spec.dtype)
@@ -150,46 +266,47 @@ class Kernel:
         return [jnp.asarray(result) for result in results]
 
 
+@overload
+def npu_kernel(function: Callable[..., Any]) -> Kernel: ...
+@overload
+def npu_kernel(
+    *, reference: Callable[..., Any] | None = None, fallback: Literal["reference"] | None = None
+) -> Callable[[Callable[..., Any]], Kernel]: ...
 @user_facing
-def npu_kernel(function: Callable[..., Any]) -> Kernel:
-    """Makes a kernel of a function whose positional parameters are annotated arrays.
+def npu_kernel(
+    function: Callable[..., Any] | None = None,
+    *,
+    reference: Callable[..., Any] | None = None,
+    fallback: Literal["reference"] | None = None,
+) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Makes a kernel of a function whose positional parameters are annotated arrays; used with or without arguments.
 
     Positional parameters are arrays, annotated as ``Float[nl.Tensor, "rows dim"]`` or ``nl.Tensor``; parameters after
     a ``*`` are static Python values. Names of dimensions are checked at each call.
 
+    Args:
+        reference: a JAX function with the kernel's arguments and results. The kernel is differentiated through it where
+            it has no rule of its own, which a log line says once; and it is the implementation ``"xla"``.
+        fallback: ``"reference"`` runs the reference on platforms that have no kernels, instead of raising NPK-PL01.
+
     Raises:
         SignatureError: NPK-SG01, when the signature cannot be understood.
     """
-    if not inspect.isfunction(function):
-        raise SignatureError("NPK-SG01", f"npu_kernel takes a Python function, not {function!r}.")
     # Annotations may name what is local where the decorator stands: the caller of the wrapper around this.
-    return Kernel(function, sys._getframe(2).f_locals)
+    local_names = sys._getframe(2).f_locals
+    if reference is not None and not callable(reference):
+        raise SignatureError("NPK-SG01", f"npu_kernel(reference=...) takes a JAX function, not {reference!r}.")
+    if fallback not in (None, "reference"):
+        raise SignatureError("NPK-SG01", f"npu_kernel(fallback=...) takes 'reference' or None, not {fallback!r}.")
+    if fallback is not None and reference is None:
+        raise SignatureError("NPK-SG01", "npu_kernel(fallback='reference') needs reference=...: there is none to run.")
 
+    def make(function: Callable[..., Any]) -> Kernel:
+        if not inspect.isfunction(function):
+            raise SignatureError("NPK-SG01", f"npu_kernel takes a Python function, not {function!r}.")
+        return Kernel(function, local_names, reference=reference, fallback=fallback)
 
-def _as_array(kernel: str, name: str, value: Any) -> Any:
-    if isinstance(value, (jax.Array, jax.ShapeDtypeStruct)):
-        return value
-    try:
-        return jnp.asarray(value)
-    except (TypeError, ValueError, OverflowError):
-        raise SignatureError(
-            "NPK-SG02", f"kernel {kernel}: `{name}` must be an array, not {type(value).__name__}."
-        ) from None
-
-
-def _check_static(kernel: str, name: str, value: Any) -> None:
-    if isinstance(value, (jax.Array, np.ndarray)):
-        raise SignatureError(
-            "NPK-SG02",
-            f"kernel {kernel}: `{name}` is static, so it must be a Python value that is known while tracing, not an "
-            "array; inside jax.jit, name it in static_argnames.",
-        )
-    try:
-        hash(value)
-    except TypeError:
-        raise SignatureError(
-            "NPK-SG02", f"kernel {kernel}: `{name}` is static, so it must be hashable, not {type(value).__name__}."
-        ) from None
+    return user_facing(make) if function is None else make(function)
 
 
 def _specs(arrays: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:

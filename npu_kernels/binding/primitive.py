@@ -9,13 +9,18 @@ from typing import Any, NoReturn, Protocol
 import jax
 import jax.ffi
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import batching, mlir
 
-from npu_kernels import jax_compat, toolchain
+from npu_kernels import ir, jax_compat, toolchain
 from npu_kernels.errors import KernelFault, TransformError
 from npu_kernels.toolchain import Artifact, Source
 
+from .callsite import located
 from .registration import TARGET, ensure_registered, fault_in
+from .rules import Rules
+
+#: Platforms whose runtime has the custom call.
+PLATFORMS = frozenset({"cpu", "npu"})
 
 
 class KernelSource(Source, Protocol):
@@ -44,12 +49,28 @@ class KernelCall:
         name: the kernel's name in jaxprs, counts and reports.
         outputs: shapes and dtypes of the results.
         source: the generated kernel.
+        traced: its tile IR; None for a kernel given as text.
+        rules: how it is differentiated; None when nothing is declared.
+        elsewhere: a JAX function from the same arrays to the list of results, for platforms without kernels; None
+            refuses those.
     """
 
-    def __init__(self, name: str, outputs: Sequence[jax.ShapeDtypeStruct], source: KernelSource) -> None:
+    def __init__(
+        self,
+        name: str,
+        outputs: Sequence[jax.ShapeDtypeStruct],
+        source: KernelSource,
+        *,
+        traced: ir.Kernel | None = None,
+        rules: Rules | None = None,
+        elsewhere: Callable[..., Sequence[Any]] | None = None,
+    ) -> None:
         self.name = name
         self.outputs = tuple(outputs)
         self.source = source
+        self.traced = traced
+        self.rules = rules
+        self.elsewhere = elsewhere
         self._lock = threading.Lock()
         self._eager: dict[bool, Callable[..., list[jax.Array]]] = {}
 
@@ -110,8 +131,13 @@ def _evaluate(*arrays: Any, kernel: KernelCall, checked: bool) -> list[jax.Array
     return kernel.compiled(checked=checked)(*arrays)
 
 
+def result_avals(results: Sequence[jax.ShapeDtypeStruct], operands: Sequence[Any]) -> list[Any]:
+    """What JAX knows of results with these shapes, made from these operands."""
+    return [jax_compat.result_aval(result.shape, result.dtype, operands) for result in results]
+
+
 def _abstract(*avals: Any, kernel: KernelCall, checked: bool) -> list[Any]:
-    return [jax_compat.result_aval(out.shape, out.dtype, avals) for out in kernel.outputs]
+    return result_avals(kernel.outputs, avals)
 
 
 def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> Any:
@@ -129,27 +155,22 @@ def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, ch
     )
 
 
-def _lower_elsewhere(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> NoReturn:
-    platforms = ctx.module_context.platforms
+@located
+def _lower_elsewhere(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> Any:
+    platforms = ctx.platforms or ctx.module_context.platforms
+    if set(platforms) <= PLATFORMS:
+        return _lower(ctx, *operands, kernel=kernel, checked=checked)
+    if kernel.elsewhere is not None:
+        return mlir.lower_fun(kernel.elsewhere, multiple_results=True)(ctx, *operands)
     raise TransformError(
         "NPK-PL01",
         f"kernel {kernel.name} runs on JAX's cpu platform (through the twin), but it is being compiled for "
-        f"{', '.join(platforms)}. Set JAX_PLATFORMS=cpu, or move its arguments to jax.devices('cpu')[0].",
+        f"{', '.join(platforms)}. Set JAX_PLATFORMS=cpu, move its arguments to jax.devices('cpu')[0], or give the "
+        "kernel npu_kernel(reference=..., fallback='reference').",
     )
 
 
-def _differentiate(primals: Any, tangents: Any, *, kernel: KernelCall, checked: bool) -> NoReturn:
-    raise TransformError(
-        "NPK-TR01",
-        f"kernel {kernel.name} has no derivative rule; wrap the call in jax.custom_vjp and give it one, "
-        "or differentiate the plain JAX function instead.",
-    )
-
-
-def _transpose(cotangents: Any, *primals: Any, kernel: KernelCall, checked: bool) -> NoReturn:
-    _differentiate(primals, cotangents, kernel=kernel, checked=checked)
-
-
+@located
 def _batch(arrays: Any, axes: Any, *, kernel: KernelCall, checked: bool) -> NoReturn:
     raise TransformError(
         "NPK-TR01",
@@ -162,6 +183,4 @@ npu_kernel_call_p.def_impl(_evaluate)
 npu_kernel_call_p.def_abstract_eval(_abstract)
 mlir.register_lowering(npu_kernel_call_p, _lower, platform="cpu")
 mlir.register_lowering(npu_kernel_call_p, _lower_elsewhere)
-ad.primitive_jvps[npu_kernel_call_p] = _differentiate
-ad.primitive_transposes[npu_kernel_call_p] = _transpose
 batching.primitive_batchers[npu_kernel_call_p] = _batch

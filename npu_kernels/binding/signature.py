@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
@@ -16,7 +17,7 @@ from npu_kernels.language import Tensor
 from .dimensions import Shape, parse_shape, solve
 
 #: Keywords of a call that are not the kernel's own.
-RESERVED = ("check", "interpret")
+RESERVED = ("check", "implementation", "interpret")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,36 @@ class KernelSignature:
     arrays: Mapping[str, ArraySpec]
     statics: tuple[str, ...]
     returns: tuple[ArraySpec, ...]
+
+    def bind(
+        self, kernel: str, args: tuple[Any, ...], static: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments of a call by name: positional ones, and static ones with their defaults.
+
+        Raises:
+            SignatureError: NPK-SG02.
+        """
+        if len(args) == len(self.arrays) and static.keys() >= self.required and static.keys() <= self.defaults.keys():
+            return dict(zip(self.arrays, args, strict=True)), {**self.defaults, **static}
+        try:
+            bound = self.python.bind(*args, **static)
+        except TypeError as error:
+            raise SignatureError("NPK-SG02", f"kernel {kernel}{self.python}: {error}.") from None
+        bound.apply_defaults()
+        return (
+            {name: bound.arguments[name] for name in self.arrays},
+            {name: bound.arguments[name] for name in self.statics},
+        )
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """Static arguments in order with their defaults, where they have one."""
+        return {name: self.python.parameters[name].default for name in self.statics}
+
+    @functools.cached_property
+    def required(self) -> frozenset[str]:
+        """Static arguments without a default."""
+        return frozenset(n for n, default in self.defaults.items() if default is inspect.Parameter.empty)
 
     def solve_inputs(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         """Named dimensions of a call; raises NPK-SH01 or NPK-SH02."""
