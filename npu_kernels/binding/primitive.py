@@ -181,6 +181,6 @@ def _batch(arrays: Any, axes: Any, *, kernel: KernelCall, checked: bool) -> NoRe
 
 npu_kernel_call_p.def_impl(_evaluate)
 npu_kernel_call_p.def_abstract_eval(_abstract)
-mlir.register_lowering(npu_kernel_call_p, _lower, platform="cpu")
-mlir.register_lowering(npu_kernel_call_p, _lower_elsewhere)
+mlir.register_lowering(npu_kernel_call_p, _lower, platform="cpu", inline=False)
+mlir.register_lowering(npu_kernel_call_p, _lower_elsewhere, inline=False)
 batching.primitive_batchers[npu_kernel_call_p] = _batch
