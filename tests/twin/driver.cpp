@@ -21,9 +21,10 @@ extern "C" const void* driver_load(const char* library, char* error, uint32_t ca
 extern "C" uint32_t driver_launch(const void* kernel, void* const* args, const uint64_t* bytes, uint32_t num_args,
                                   uint32_t blocks, char* report, uint32_t capacity, uint32_t* line)
 {
-    npk::twin::Fault fault;
+    std::optional<npk::twin::Fault> found;
     const auto status = npk::twin::launch(*static_cast<const NpkKernelDesc*>(kernel),
-                                          {args, bytes, num_args, blocks}, &fault);
+                                          {args, bytes, num_args, blocks}, &found);
+    const npk::twin::Fault fault = found.value_or(npk::twin::Fault{});
     *line = fault.line;
     uint32_t used = 0;
     for (const std::string* field : {&fault.code, &fault.rule, &fault.core, &fault.api, &fault.memory, &fault.message}) {

@@ -80,13 +80,13 @@ bool Call::launch(void* const* arrays, const uint64_t* bytes, uint32_t num_input
     arg_bytes.data()[num_arrays + 1] = tiling_bytes_;
 
     kernel_.launches.fetch_add(1, std::memory_order_relaxed);
-    Fault fault;
+    std::optional<Fault> fault;
     const bool ok = twin_runtime().launch(
         *kernel_.code, {args.data(), arg_bytes.data(), num_args, num_inputs, num_outputs, blocks_}, &fault);
     workspaces().give_back(workspace);
     if (ok) return true;
-    fault.kernel = kernel_.name;
-    return fail(std::move(fault), launch_id, message);
+    fault->kernel = kernel_.name;
+    return fail(std::move(*fault), launch_id, message);
 }
 
 bool Call::refuse(std::string reason, uint64_t launch_id, std::string* message) const

@@ -76,18 +76,18 @@ public:
         return nullptr;
     }
 
-    bool launch(const DeviceKernel& kernel, const LaunchArgs& args, Fault* fault) noexcept override
+    bool launch(const DeviceKernel& kernel, const LaunchArgs& args, std::optional<Fault>* fault) noexcept override
     {
         twin::LaunchArgs launch;
         launch.args = args.args;
         launch.arg_bytes = args.arg_bytes;
         launch.num_args = args.num_args;
         launch.blocks = args.blocks;
-        twin::Fault found;
+        std::optional<twin::Fault> found;
         const auto status = twin::launch(static_cast<const TwinKernel&>(kernel).desc(), launch, &found);
         if (status == twin::Status::kOk) return true;
-        if (found.code.empty()) found.code = "NPK-RC11";
-        convert(found, fault);
+        if (found->code.empty()) found->code = "NPK-RC11";
+        convert(*found, &fault->emplace());
         return false;
     }
 

@@ -76,61 +76,59 @@ void install()
     }
 }
 
-// The handler cannot run on a stack that just ended.
+// The handler cannot run on a stack that just ended. A thread that has a stack for its handlers keeps it; any other gets
+// this one, and keeps it as long as it lives: asking and changing it are system calls, too dear for every launch.
 class SignalStack {
 public:
     SignalStack()
     {
+        stack_t current = {};
+        if (sigaltstack(nullptr, &current) != 0 || (current.ss_flags & SS_DISABLE) == 0) {
+            return;
+        }
         void* memory = mmap(nullptr, kSignalStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        memory_ = memory == MAP_FAILED ? nullptr : memory;
+        if (memory == MAP_FAILED) {
+            return;
+        }
+        memory_ = memory;
+        stack_t own = {};
+        own.ss_sp = memory_;
+        own.ss_size = kSignalStack;
+        sigaltstack(&own, nullptr);
     }
     ~SignalStack()
     {
-        if (memory_ != nullptr) {
-            munmap(memory_, kSignalStack);
+        if (memory_ == nullptr) {
+            return;
         }
+        stack_t current = {};
+        if (sigaltstack(nullptr, &current) == 0 && current.ss_sp == memory_) {
+            stack_t none = {};
+            none.ss_flags = SS_DISABLE;
+            sigaltstack(&none, nullptr);
+        }
+        munmap(memory_, kSignalStack);
     }
     SignalStack(const SignalStack&) = delete;
     SignalStack& operator=(const SignalStack&) = delete;
 
-    void* memory() const { return memory_; }
-
 private:
-    void* memory_;
+    void* memory_ = nullptr;
 };
 
 } // namespace
 
-HardwareFaultGuard::HardwareFaultGuard()
+void expect_hardware_faults()
 {
     static std::once_flag once;
     std::call_once(once, install);
-    stack_t current = {};
-    if (sigaltstack(nullptr, &current) != 0 || (current.ss_flags & SS_DISABLE) == 0) {
-        return;
-    }
     thread_local const SignalStack stack;
-    if (stack.memory() != nullptr) {
-        stack_t own = {};
-        own.ss_sp = stack.memory();
-        own.ss_size = kSignalStack;
-        own_stack_ = sigaltstack(&own, nullptr) == 0;
-    }
-}
-
-HardwareFaultGuard::~HardwareFaultGuard()
-{
-    if (own_stack_) {
-        stack_t none = {};
-        none.ss_flags = SS_DISABLE;
-        sigaltstack(&none, nullptr);
-    }
+    static_cast<void>(stack);
 }
 
 #else
 
-HardwareFaultGuard::HardwareFaultGuard() = default;
-HardwareFaultGuard::~HardwareFaultGuard() = default;
+void expect_hardware_faults() {}
 
 #endif
 

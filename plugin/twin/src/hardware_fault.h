@@ -7,17 +7,8 @@ namespace npk::twin {
 
 class CoreSlot;
 
-// Prepares the calling thread, and the process the first time; undone when the object goes.
-class HardwareFaultGuard {
-public:
-    HardwareFaultGuard();
-    ~HardwareFaultGuard();
-    HardwareFaultGuard(const HardwareFaultGuard&) = delete;
-    HardwareFaultGuard& operator=(const HardwareFaultGuard&) = delete;
-
-private:
-    bool own_stack_ = false;
-};
+// Prepares the calling thread, and the process the first time.
+void expect_hardware_faults();
 
 // After a core's fiber came back: records the fault when a signal ended it.
 void report_hardware_fault(CoreSlot& slot);

@@ -38,12 +38,12 @@ extern "C" __attribute__((visibility("default"))) int npk_twin_launch(const NpkK
                       "NPK-KN01: NPU_KERNELS_THREADS=%s cannot be used: expected a whole number from 1 to 4096", threads);
         return static_cast<int>(npk::twin::Status::kInvalid);
     }
-    npk::twin::Fault fault;
+    std::optional<npk::twin::Fault> fault;
     const npk::twin::LaunchArgs launch = {args, arg_bytes, num_args, blocks};
     const npk::twin::Status status = npk::twin::launch(*kernel, launch, &fault);
     if (status != npk::twin::Status::kOk) {
-        std::snprintf(message, message_bytes, "%s: %s (%s, %s, line %u)", fault.code.c_str(), fault.message.c_str(),
-                      fault.kernel.c_str(), fault.core.c_str(), fault.line);
+        std::snprintf(message, message_bytes, "%s: %s (%s, %s, line %u)", fault->code.c_str(), fault->message.c_str(),
+                      fault->kernel.c_str(), fault->core.c_str(), fault->line);
     }
     return static_cast<int>(status);
 }

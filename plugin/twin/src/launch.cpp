@@ -10,19 +10,17 @@ namespace {
 
 constexpr uint32_t kMaxBlocks = 65535;
 
-Status refuse(const NpkKernelDesc& kernel, Fault* fault, std::string message)
+Status refuse(const NpkKernelDesc& kernel, std::optional<Fault>* fault, std::string message)
 {
-    if (fault != nullptr) {
-        *fault = Fault{};
-        fault->code = "NPK-RC11";
-        fault->rule = "Launch";
-        fault->kernel = kernel.name != nullptr ? kernel.name : "";
-        fault->message = std::move(message);
-    }
+    Fault& refused = fault->emplace();
+    refused.code = "NPK-RC11";
+    refused.rule = "Launch";
+    refused.kernel = kernel.name != nullptr ? kernel.name : "";
+    refused.message = std::move(message);
     return Status::kInvalid;
 }
 
-Status run(const NpkKernelDesc& kernel, const LaunchArgs& args, Fault* fault)
+Status run(const NpkKernelDesc& kernel, const LaunchArgs& args, std::optional<Fault>* fault)
 {
     if (kernel.abi_version != NPK_ABI_VERSION) {
         return refuse(kernel, fault, "the kernel was compiled for another version of the twin; build it again");
@@ -40,15 +38,15 @@ Status run(const NpkKernelDesc& kernel, const LaunchArgs& args, Fault* fault)
         return refuse(kernel, fault, "a kernel cannot launch a kernel");
     }
     ThreadPool& pool = thread_pool();
-    LaunchState launch(kernel, args);
+    LaunchState launch(kernel, args, args.blocks > 1 && pool.limit() != 0);
     Help help{&launch, 0};
-    pool.request(help, args.blocks - 1);
+    const bool helped = pool.request(help, args.blocks - 1);
     participate(launch, pool.slots());
-    pool.finish(help);
+    if (helped) {
+        pool.finish(help);
+    }
     if (launch.faulted()) {
-        if (fault != nullptr) {
-            *fault = launch.fault();
-        }
+        *fault = launch.fault();
         return Status::kFault;
     }
     return Status::kOk;
@@ -56,7 +54,7 @@ Status run(const NpkKernelDesc& kernel, const LaunchArgs& args, Fault* fault)
 
 } // namespace
 
-Status launch(const NpkKernelDesc& kernel, const LaunchArgs& launch_args, Fault* fault) noexcept
+Status launch(const NpkKernelDesc& kernel, const LaunchArgs& launch_args, std::optional<Fault>* fault) noexcept
 {
     try {
         return run(kernel, launch_args, fault);

@@ -23,7 +23,8 @@ NpkFaultReport report_at(const char* code, const char* rule, const char* message
 
 } // namespace
 
-LaunchState::LaunchState(const NpkKernelDesc& kernel, const LaunchArgs& args) : kernel_(kernel), args_(args)
+LaunchState::LaunchState(const NpkKernelDesc& kernel, const LaunchArgs& args, bool shared)
+    : kernel_(kernel), args_(args), shared_(shared)
 {
     if (kernel.kernel_type == NPK_KERNEL_AIC_ONLY) {
         vector_cores_ = 0;
@@ -46,7 +47,7 @@ bool LaunchState::next_group(uint32_t* group)
 
 bool LaunchState::join()
 {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto lock = shared_ ? std::unique_lock<std::mutex>(mutex_) : std::unique_lock<std::mutex>();
     if (aborted() || next_group_.load(std::memory_order_relaxed) >= args_.blocks) {
         return false;
     }
@@ -56,7 +57,7 @@ bool LaunchState::join()
 
 void LaunchState::leave()
 {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto lock = shared_ ? std::unique_lock<std::mutex>(mutex_) : std::unique_lock<std::mutex>();
     --participants_;
     if (participants_ != 0 && idle_ == participants_) {
         deadlock_locked();
@@ -243,20 +244,20 @@ void LaunchState::record_fault(const NpkFaultReport& report, const CoreSlot* slo
 
 void LaunchState::record_locked(const NpkFaultReport& report, const CoreSlot* slot)
 {
-    if (!has_fault_) {
-        has_fault_ = true;
-        fault_.code = report.code;
-        fault_.rule = report.rule != nullptr ? report.rule : "";
-        fault_.kernel = kernel_.name;
-        fault_.core = slot != nullptr ? core_name(slot->index) : "";
-        fault_.api = report.api != nullptr ? report.api : "";
-        fault_.file = report.file != nullptr ? report.file : "";
-        fault_.line = report.line;
-        fault_.message = fault_.rule.empty() ? report.message : fault_.rule + ": " + report.message;
-        fault_.memory = report.end > report.begin ? memory_name(report.memory) : "";
-        fault_.begin = report.begin;
-        fault_.end = report.end;
-        fault_.limit = report.limit;
+    if (!fault_.has_value()) {
+        Fault& fault = fault_.emplace();
+        fault.code = report.code;
+        fault.rule = report.rule != nullptr ? report.rule : "";
+        fault.kernel = kernel_.name;
+        fault.core = slot != nullptr ? core_name(slot->index) : "";
+        fault.api = report.api != nullptr ? report.api : "";
+        fault.file = report.file != nullptr ? report.file : "";
+        fault.line = report.line;
+        fault.message = fault.rule.empty() ? report.message : fault.rule + ": " + report.message;
+        fault.memory = report.end > report.begin ? memory_name(report.memory) : "";
+        fault.begin = report.begin;
+        fault.end = report.end;
+        fault.limit = report.limit;
     }
     aborted_.store(true, std::memory_order_release);
     changed_locked();
@@ -290,7 +291,7 @@ void LaunchState::deadlock_locked()
     record_locked(report_at("NPK-RC09", "Deadlock", message.c_str(),
                             wait.kind == WaitKind::kFlag ? "CrossCoreWaitFlag" : "SyncAll", wait.file, wait.line),
                   nullptr);
-    fault_.core = core_name(first);
+    fault_->core = core_name(first);
 }
 
 } // namespace npk::twin

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,14 +23,15 @@ constexpr uint32_t kCrossFlagLimit = 15;
 
 class LaunchState {
 public:
-    LaunchState(const NpkKernelDesc& kernel, const LaunchArgs& args);
+    // `shared`: other threads may join.
+    LaunchState(const NpkKernelDesc& kernel, const LaunchArgs& args, bool shared);
 
     const NpkKernelDesc& kernel() const { return kernel_; }
     const LaunchArgs& args() const { return args_; }
     uint32_t cores_per_group() const { return cores_per_group_; }
     bool aborted() const { return aborted_.load(std::memory_order_acquire); }
-    bool faulted() const { return has_fault_; }
-    const Fault& fault() const { return fault_; }
+    bool faulted() const { return fault_.has_value(); }
+    const Fault& fault() const { return *fault_; }
 
     // The next block that nobody runs yet; false when there is none.
     bool next_group(uint32_t* group);
@@ -84,6 +86,7 @@ private:
 
     const NpkKernelDesc& kernel_;
     const LaunchArgs& args_;
+    const bool shared_;
     uint32_t cores_per_group_ = 1;
     uint32_t vector_cores_ = 1; // of a group
     bool mixed_ = false;
@@ -97,8 +100,7 @@ private:
     uint32_t participants_ = 0;
     uint32_t idle_ = 0; // participants that found nothing to run in this epoch
     std::unique_ptr<Sync> sync_;
-    bool has_fault_ = false;
-    Fault fault_;
+    std::optional<Fault> fault_;
 };
 
 // The core whose code the calling thread runs.

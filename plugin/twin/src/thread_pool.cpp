@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <memory>
 #include <thread>
 
 namespace npk::twin {
@@ -28,28 +29,29 @@ uint32_t usable_cpus()
 // Threads of a launch, the caller's included; 0 when nobody set a number.
 std::atomic<uint32_t> chosen_threads{0};
 
-struct ProcessPool {
-    pid_t process;
-    ThreadPool pool;
-};
+std::atomic<ThreadPool*> process_pool{nullptr};
 
-std::atomic<ProcessPool*> process_pool{nullptr};
+// After a fork the parent's pool has no threads here and its locks may be held: it is left alone.
+void leave_pool()
+{
+    process_pool.store(nullptr, std::memory_order_relaxed);
+}
 
 } // namespace
 
 ThreadPool& thread_pool()
 {
-    const pid_t process = getpid();
-    ProcessPool* current = process_pool.load(std::memory_order_acquire);
-    while (current == nullptr || current->process != process) {
-        // After a fork the parent's pool has no threads here and its locks may be held: it is left alone.
-        ProcessPool* fresh = new ProcessPool{process, ThreadPool(usable_cpus())};
-        if (process_pool.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) {
-            return fresh->pool;
-        }
-        delete fresh;
+    ThreadPool* current = process_pool.load(std::memory_order_acquire);
+    if (current != nullptr) {
+        return *current;
     }
-    return current->pool;
+    static const int forks_are_heard_of = pthread_atfork(nullptr, nullptr, &leave_pool);
+    static_cast<void>(forks_are_heard_of);
+    auto fresh = std::make_unique<ThreadPool>(usable_cpus());
+    if (process_pool.compare_exchange_strong(current, fresh.get(), std::memory_order_acq_rel)) {
+        return *fresh.release();
+    }
+    return *current;
 }
 
 void choose_threads(uint32_t threads)
@@ -63,12 +65,12 @@ uint32_t ThreadPool::limit() const
     return (chosen != 0 ? chosen : cpus_) - 1;
 }
 
-void ThreadPool::request(Help& help, uint32_t helpers)
+bool ThreadPool::request(Help& help, uint32_t helpers)
 {
     const uint32_t limit = this->limit();
     helpers = std::min(helpers, limit);
     if (helpers == 0) {
-        return;
+        return false;
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     for (uint32_t i = 0; i < helpers; ++i) {
@@ -94,6 +96,7 @@ void ThreadPool::request(Help& help, uint32_t helpers)
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
     work_.notify_all();
+    return true;
 }
 
 void ThreadPool::finish(Help& help)

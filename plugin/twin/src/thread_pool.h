@@ -21,8 +21,8 @@ class ThreadPool {
 public:
     explicit ThreadPool(uint32_t cpus) : cpus_(cpus) {}
 
-    // Asks for up to `helpers` threads.
-    void request(Help& help, uint32_t helpers);
+    // Asks for up to `helpers` threads; false when there are none to ask, and then there is nothing to finish.
+    bool request(Help& help, uint32_t helpers);
     // Takes back what nobody claimed and waits for the helpers to leave.
     void finish(Help& help);
 

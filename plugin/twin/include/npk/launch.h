@@ -3,6 +3,7 @@
 #define NPK_LAUNCH_H
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "npk/abi.h"
@@ -42,9 +43,10 @@ struct LaunchArgs {
 // The table to pass to a library's `npk_kernel_desc`.
 NPK_TWIN_EXPORT const NpkHost* host();
 
-// Runs all blocks and returns when they ended.  The calling thread takes part.  Never throws, never aborts.
-// Safe from any number of threads at once and in a forked child.
-NPK_TWIN_EXPORT Status launch(const NpkKernelDesc& kernel, const LaunchArgs& launch, Fault* fault) noexcept;
+// Runs all blocks and returns when they ended; sets `fault` unless it returns kOk.  The calling thread takes part.  Never
+// throws, never aborts.  Safe from any number of threads at once and in a forked child.
+NPK_TWIN_EXPORT Status launch(const NpkKernelDesc& kernel, const LaunchArgs& launch,
+                              std::optional<Fault>* fault) noexcept;
 
 // Threads that run a launch from now on, the calling one included; 0, as at the start: as many as the process has CPUs.
 NPK_TWIN_EXPORT void set_threads(uint32_t threads) noexcept;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,7 +55,7 @@ public:
     virtual std::unique_ptr<DeviceKernel> load(const std::string& library, std::string* error) = 0;
 
     // Blocks until the kernel ended. False with `fault` set when it faulted.
-    virtual bool launch(const DeviceKernel& kernel, const LaunchArgs& args, Fault* fault) noexcept = 0;
+    virtual bool launch(const DeviceKernel& kernel, const LaunchArgs& args, std::optional<Fault>* fault) noexcept = 0;
 
     // Device memory aligned for every instruction; null when there is none left.
     virtual void* allocate(size_t bytes) noexcept = 0;
