@@ -89,6 +89,11 @@ def mlir_location(operation: mlir.Operation) -> str | None:
     return _first_user_frame(found)
 
 
+def named_operations(name: str) -> mlir.Location:
+    """A context in which lowered operations also carry ``name``, as those of ``jax.named_scope`` do."""
+    return mlir.Location.name(name, mlir.Location.current)
+
+
 # ----------------------------------------------------------------------------------------------------
 # jaxprs
 

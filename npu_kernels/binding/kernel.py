@@ -147,7 +147,7 @@ class Kernel:
         return _packed(call(*bound.values(), checked=checked))
 
     def _by(self, implementation: str | Sequence[str], arrays: tuple[Any, ...], check: bool | None, static: Any) -> Any:
-        names = (implementation,) if isinstance(implementation, str) else tuple(implementation)
+        names = tuple(implementation) if isinstance(implementation, (tuple, list)) else (implementation,)
         if not names or any(name not in _IMPLEMENTATIONS for name in names):
             raise SignatureError(
                 "NPK-SG02",

@@ -144,15 +144,16 @@ def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, ch
     ensure_registered()
     artifact = kernel.build(checked=checked)
     source = kernel.source
-    return jax.ffi.ffi_lowering(TARGET)(
-        ctx,
-        *operands,
-        hash=artifact.hash,
-        name=kernel.name,
-        blocks=source.blocks,
-        workspace_bytes=source.workspace_bytes,
-        tiling=source.tiling.hex(),
-    )
+    with jax_compat.named_operations(kernel.name):
+        return jax.ffi.ffi_lowering(TARGET)(
+            ctx,
+            *operands,
+            hash=artifact.hash,
+            name=kernel.name,
+            blocks=source.blocks,
+            workspace_bytes=source.workspace_bytes,
+            tiling=source.tiling.hex(),
+        )
 
 
 @located
