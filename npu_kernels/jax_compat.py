@@ -19,6 +19,7 @@ from jax.extend import core as jex_core
 from jax.extend.backend import get_backend, get_compile_options
 from jax.extend.mlir import ir as mlir
 from jax.extend.mlir.dialects import stablehlo
+from jax.sharding import NamedSharding, PartitionSpec
 
 _PACKAGE = str(Path(__file__).resolve().parent)
 
@@ -242,18 +243,6 @@ def jit_primitive(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def result_aval(shape: Sequence[int], dtype: Any, operands: Sequence[Any]) -> Any:
-    """Type of an array that a primitive computes from ``operands``, on every device from its own shards.
-
-    Inside ``shard_map`` it differs along each mesh axis along which an operand does.
-    """
-    from jax._src.core import ManualAxisType
-
-    varying = frozenset[Any]().union(*(operand.mat.varying for operand in operands))
-    whole = jax.sharding.NamedSharding(jax.sharding.get_abstract_mesh(), jax.sharding.PartitionSpec())
-    return jax.core.ShapedArray(tuple(shape), dtype, sharding=whole, manual_axis_type=ManualAxisType(varying=varying))
-
-
 def register_stateful_ffi_target(name: str, stages: dict[str, Any], state_type: Any) -> None:
     """Registers an FFI target for the cpu platform whose instantiation hands a state to its execution.
 
@@ -263,3 +252,97 @@ def register_stateful_ffi_target(name: str, stages: dict[str, Any], state_type: 
     jax.devices("cpu")
     jax.ffi.register_ffi_type(f"{name}.state", state_type, platform="cpu")
     jax.ffi.register_ffi_target(name, stages, platform="cpu")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Meshes
+
+
+def result_avals(
+    results: Sequence[jax.ShapeDtypeStruct],
+    operands: Sequence[Any],
+    specs: Callable[[Sequence[PartitionSpec]], Sequence[PartitionSpec]],
+) -> list[Any]:
+    """What JAX knows of results made from operands with these avals.
+
+    Inside ``shard_map`` they differ along each mesh axis along which an operand does. Under a mesh with explicit axes
+    their types say how they are sharded.
+
+    Args:
+        specs: gives the partition specs of the results for those of the operands.
+    """
+    from jax._src import core
+
+    meshes = [aval.sharding.mesh for aval in operands]
+    mesh = next((m for m in meshes if not m.empty), jax.sharding.get_abstract_mesh())
+    if mesh.empty:
+        return [core.ShapedArray(r.shape, r.dtype) for r in results]
+    varying = frozenset[Any]().union(*(aval.mat.varying for aval in operands))
+    if any(part is not None for aval in operands for part in aval.sharding.spec):
+        found = specs([aval.sharding.spec for aval in operands])
+    else:
+        found = [PartitionSpec(*(None,) * len(r.shape)) for r in results]
+    return [
+        core.ShapedArray(
+            r.shape,
+            r.dtype,
+            sharding=NamedSharding(mesh, spec),
+            manual_axis_type=core.ManualAxisType(varying=varying),
+        )
+        for r, spec in zip(results, found, strict=True)
+    ]
+
+
+def struct_of(array: Any) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an array, and its sharding where its type states one."""
+    aval = jax.typeof(array)
+    sharding = None if all(part is None for part in aval.sharding.spec) else aval.sharding
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+
+
+def with_leading_axis(struct: jax.ShapeDtypeStruct, size: int) -> jax.ShapeDtypeStruct:
+    """The same with an axis in front, which is not sharded."""
+    sharding = struct.sharding
+    if isinstance(sharding, NamedSharding):
+        sharding = NamedSharding(sharding.mesh, PartitionSpec(None, *sharding.spec))
+    return jax.ShapeDtypeStruct((size, *struct.shape), struct.dtype, sharding=sharding)
+
+
+def vary_alike(arrays: Sequence[Any]) -> Sequence[Any]:
+    """Inside ``shard_map``: the arrays, all varying over the mesh axes over which any of them does."""
+    from jax._src import core
+
+    if jax.sharding.get_abstract_mesh().empty:
+        return arrays
+    return tuple(core.auto_insert_reshard(*arrays))
+
+
+def lower_with_devices(primitive: jex_core.Primitive) -> None:
+    """The lowering rule of ``primitive`` gets to know the devices the program is compiled for."""
+    from jax._src import dispatch
+
+    dispatch.prim_requires_devices_during_lowering.add(primitive)
+
+
+def is_partitioned(ctx: Any) -> bool:
+    """Whether what is being lowered goes through the partitioner: on several devices, and not by hand on each."""
+    from jax._src import sharding_impls
+
+    context = ctx.module_context.axis_context
+    if isinstance(context, sharding_impls.SPMDAxisContext):
+        return context.mesh.size > 1 and set(context.manual_axes) != set(context.mesh.axis_names)
+    if isinstance(context, sharding_impls.ShardingContext):
+        return context.num_devices > 1
+    return False
+
+
+def mesh_spec(sharding: Any, mesh: jax.sharding.Mesh) -> tuple[Any, ...] | None:
+    """Mesh axes by array axis of a sharding that the partitioner found; None when whole mesh axes do not say it."""
+    from jax._src import sharding_impls
+
+    if sharding is None or mesh.empty:
+        return None
+    try:
+        return tuple(sharding_impls.parse_flatten_op_sharding(sharding._hlo_sharding, mesh)[0])
+    except ValueError:
+        return None

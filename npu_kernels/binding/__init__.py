@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from . import batching as _batching  # noqa: F401
+from . import partitioning as _partitioning  # noqa: F401
 from .callsite import user_facing
 from .debugging import debug
 from .gradients import save_kernels

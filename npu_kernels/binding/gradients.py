@@ -19,14 +19,16 @@ import jax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
 
+from npu_kernels import jax_compat
 from npu_kernels.errors import TransformError
 
 from . import batched_rules
 from .batched_rules import Arrays, Axes
 from .callsite import located
 from .debugging import checked_mode, debug
-from .primitive import KernelCall, npu_kernel_call_p, result_avals
+from .primitive import KernelCall, npu_kernel_call_p
 from .rules import Rules, has_tangent
 
 _PREFIX = "npu_kernels."
@@ -58,6 +60,7 @@ class _CallMap:
         tree: how the first leaves make up the residuals.
         operands: which leaf each operand of the call is; empty without forward mode, which alone needs them.
         active: which operands have a tangent.
+        results: the tangents' shapes, dtypes and, under a mesh with explicit axes, shardings.
     """
 
     kernel: KernelCall
@@ -66,6 +69,7 @@ class _CallMap:
     tree: Any
     operands: tuple[int, ...]
     active: tuple[bool, ...]
+    results: tuple[jax.ShapeDtypeStruct, ...]
 
     @property
     def name(self) -> str:
@@ -75,10 +79,6 @@ class _CallMap:
     def rules(self) -> Rules:
         assert self.kernel.rules is not None
         return self.kernel.rules
-
-    @property
-    def results(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return tuple(out for out in self.kernel.outputs if has_tangent(out))
 
     @property
     def has_forward_mode(self) -> bool:
@@ -121,7 +121,7 @@ class _BatchedMap:
 
     @property
     def results(self) -> list[jax.ShapeDtypeStruct]:
-        return [jax.ShapeDtypeStruct((self.axis_size, *out.shape), out.dtype) for out in self.one.results]
+        return [jax_compat.with_leading_axis(out, self.axis_size) for out in self.one.results]
 
     @property
     def has_forward_mode(self) -> bool:
@@ -176,7 +176,8 @@ def _differentiate(
     leaves, tree = jax.tree.flatten(residuals)
     results, leaves = _named(kernel.name, primals, results, leaves)
     operands = _slots(primals, leaves) if rules.pushforward is not None else ()
-    linear = _CallMap(kernel, checked, len(leaves), tree, operands, active)
+    types = tuple(jax_compat.struct_of(r) for r, out in zip(results, kernel.outputs, strict=True) if has_tangent(out))
+    linear = _CallMap(kernel, checked, len(leaves), tree, operands, active, types)
     given = [tangent for tangent, is_active in zip(tangents, active, strict=True) if is_active]
     made = iter(npu_kernel_tangent_p.bind(*leaves, *given, linear=linear))
     return results, _with_zeros(results, [next(made) if has_tangent(out) else None for out in kernel.outputs])
@@ -242,7 +243,11 @@ npu_kernel_tangent_p.multiple_results = True
 
 
 def _abstract_tangent(*operands: Any, linear: LinearMap) -> list[Any]:
-    return result_avals(linear.results, operands)
+    def specs(_: Sequence[PartitionSpec]) -> list[PartitionSpec]:
+        whole = [PartitionSpec(*(None,) * len(out.shape)) for out in linear.results]
+        return [out.sharding.spec if out.sharding else plain for out, plain in zip(linear.results, whole, strict=True)]
+
+    return jax_compat.result_avals(linear.results, operands, specs)
 
 
 @located

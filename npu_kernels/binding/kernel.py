@@ -24,9 +24,10 @@ from .callsite import caller_location, user_facing
 from .debugging import checked_mode
 from .lowered import Lowered
 from .operands import as_arrays, static_key
-from .primitive import KernelCall
+from .primitive import KernelCall, Shapes, Variants
 from .rules import Bound, Derivatives
 from .signature import KernelSignature, read_signature
+from .splitting import declared
 
 _log = logging.getLogger("npu_kernels")
 
@@ -54,9 +55,13 @@ class Kernel:
         *,
         reference: Callable[..., Any] | None = None,
         fallback: str | None = None,
+        vmap: Literal["parallel", "sequential"] = "parallel",
+        sharding: Sequence[str] | None = None,
     ) -> None:
         self._function = function
+        self._vmap = vmap
         self._signature: KernelSignature = read_signature(function, local_names or {})
+        self._sharding = None if sharding is None else tuple(sharding)
         self._derivatives = Derivatives(reference=reference)
         self._fallback = fallback is not None
         self._specialisations: dict[Any, _Specialisation] = {}
@@ -219,12 +224,10 @@ class Kernel:
             return found
         with self._lock:
             if key not in self._specialisations:
-                self._specialisations[key] = self._trace(_specs(arrays), statics, fallback)
+                self._specialisations[key] = self._make(_specs(arrays), statics, fallback)
             return self._specialisations[key]
 
-    def _trace(
-        self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any], fallback: bool
-    ) -> _Specialisation:
+    def _trace(self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any]) -> ir.Kernel:
         signature = self._signature
         for name, spec in specs.items():
             if not all(isinstance(size, int) for size in spec.shape):
@@ -240,6 +243,12 @@ class Kernel:
         dims = signature.solve_inputs({name: spec.shape for name, spec in specs.items()})
         traced = language.trace(self._function, types, statics, dims=dims)
         signature.check_outputs(traced.outputs, dims)
+        return traced
+
+    def _make(
+        self, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any], fallback: bool
+    ) -> _Specialisation:
+        traced = self._trace(specs, statics)
         lowered = Lowered(traced)
         outputs = [_struct(value) for value in traced.outputs]
         bound = Bound(self.name, specs, tuple(outputs), statics)
@@ -247,7 +256,17 @@ class Kernel:
         reference = self._derivatives.reference
         elsewhere = bound.function(reference) if fallback and reference is not None else None
         # Generating now refuses what the chip has no room for while JAX traces, not later when it compiles.
-        call = KernelCall(self.name, outputs, lowered.generated, traced=traced, rules=rules, elsewhere=elsewhere)
+        call = KernelCall(
+            self.name,
+            outputs,
+            lowered.generated,
+            traced=traced,
+            rules=rules,
+            elsewhere=elsewhere,
+            variants=_Variants(self, specs, statics, fallback),
+            vmap=self._vmap,
+            sharding=None if self._sharding is None else declared(self.name, self._signature, traced, self._sharding),
+        )
         return _Specialisation(call, lowered)
 
     def _interpret(self, arrays: Mapping[str, Any], statics: dict[str, Any]) -> list[jax.Array]:
@@ -266,11 +285,37 @@ class Kernel:
         return [jnp.asarray(result) for result in results]
 
 
+class _Variants(Variants):
+    """A kernel with its dtypes and static arguments, for other shapes."""
+
+    def __init__(
+        self, kernel: Kernel, specs: Mapping[str, jax.ShapeDtypeStruct], statics: dict[str, Any], fallback: bool
+    ) -> None:
+        self.kernel = kernel
+        self.fallback = fallback
+        self.dtypes = {name: spec.dtype for name, spec in specs.items()}
+        self.statics = statics
+
+    def trace(self, shapes: Shapes) -> ir.Kernel:
+        return self.kernel._trace(self._specs(shapes), self.statics)
+
+    def call(self, shapes: Shapes) -> KernelCall:
+        return self.kernel._specialise(self._specs(shapes), self.statics, fallback=self.fallback).call
+
+    def _specs(self, shapes: Shapes) -> dict[str, jax.ShapeDtypeStruct]:
+        pairs = zip(self.dtypes.items(), shapes, strict=True)
+        return {name: jax.ShapeDtypeStruct(shape, dtype) for (name, dtype), shape in pairs}
+
+
 @overload
 def npu_kernel(function: Callable[..., Any]) -> Kernel: ...
 @overload
 def npu_kernel(
-    *, reference: Callable[..., Any] | None = None, fallback: Literal["reference"] | None = None
+    *,
+    reference: Callable[..., Any] | None = None,
+    fallback: Literal["reference"] | None = None,
+    vmap: Literal["parallel", "sequential"] = "parallel",
+    sharding: Sequence[str] | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 @user_facing
 def npu_kernel(
@@ -278,6 +323,8 @@ def npu_kernel(
     *,
     reference: Callable[..., Any] | None = None,
     fallback: Literal["reference"] | None = None,
+    vmap: Literal["parallel", "sequential"] = "parallel",
+    sharding: Sequence[str] | None = None,
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Makes a kernel of a function whose positional parameters are annotated arrays; used with or without arguments.
 
@@ -288,6 +335,11 @@ def npu_kernel(
         reference: a JAX function with the kernel's arguments and results. The kernel is differentiated through it where
             it has no rule of its own, which a log line says once; and it is the implementation ``"xla"``.
         fallback: ``"reference"`` runs the reference on platforms that have no kernels, instead of raising NPK-PL01.
+        vmap: what ``jax.vmap`` makes of a call: ``"parallel"`` one call of a kernel with the batch as a parallel
+            dimension, ``"sequential"`` one call after the other.
+        sharding: names of the dimensions along which a call may be split over devices, each device running the kernel
+            on its part; ``()`` for none. None derives them from the body, which is always safe. A name that is a
+            factor of a product must be its first.
 
     Raises:
         SignatureError: NPK-SG01, when the signature cannot be understood.
@@ -300,11 +352,18 @@ def npu_kernel(
         raise SignatureError("NPK-SG01", f"npu_kernel(fallback=...) takes 'reference' or None, not {fallback!r}.")
     if fallback is not None and reference is None:
         raise SignatureError("NPK-SG01", "npu_kernel(fallback='reference') needs reference=...: there is none to run.")
+    if vmap not in ("parallel", "sequential"):
+        raise SignatureError("NPK-SG01", f"npu_kernel(vmap=...) takes 'parallel' or 'sequential', not {vmap!r}.")
+
+    if isinstance(sharding, str) or not all(isinstance(name, str) for name in sharding or ()):
+        raise SignatureError(
+            "NPK-SG01", f"npu_kernel(sharding=...) takes a tuple of dimension names, not {sharding!r}."
+        )
 
     def make(function: Callable[..., Any]) -> Kernel:
         if not inspect.isfunction(function):
             raise SignatureError("NPK-SG01", f"npu_kernel takes a Python function, not {function!r}.")
-        return Kernel(function, local_names, reference=reference, fallback=fallback)
+        return Kernel(function, local_names, reference=reference, fallback=fallback, vmap=vmap, sharding=sharding)
 
     return user_facing(make) if function is None else make(function)
 

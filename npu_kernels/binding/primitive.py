@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Literal, Protocol
 
 import jax
 import jax.ffi
 from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
+from jax.interpreters import mlir
 
 from npu_kernels import ir, jax_compat, toolchain
 from npu_kernels.errors import KernelFault, TransformError
+from npu_kernels.ir.sharding import Factor
 from npu_kernels.toolchain import Artifact, Source
 
 from .callsite import located
 from .registration import TARGET, ensure_registered, fault_in
 from .rules import Rules
+from .splitting import result_specs
 
 #: Platforms whose runtime has the custom call.
 PLATFORMS = frozenset({"cpu", "npu"})
@@ -40,6 +43,19 @@ class KernelSource(Source, Protocol):
     def tiling(self) -> bytes: ...
 
 
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Variants(Protocol):
+    """The same kernel for operands of other shapes; dtypes and static arguments stay."""
+
+    def trace(self, shapes: Shapes) -> ir.Kernel:
+        """Its tile IR. Raises as a call with such operands does."""
+
+    def call(self, shapes: Shapes) -> KernelCall:
+        """The call; the same object for the same shapes."""
+
+
 class KernelCall:
     """A kernel specialised to shapes, dtypes and static arguments: the parameter of the primitive.
 
@@ -53,6 +69,9 @@ class KernelCall:
         rules: how it is differentiated; None when nothing is declared.
         elsewhere: a JAX function from the same arrays to the list of results, for platforms without kernels; None
             refuses those.
+        variants: the kernel for other shapes; None when it cannot be traced again.
+        vmap: whether ``jax.vmap`` makes one call of many, or calls one after the other.
+        sharding: which axes may be split over devices, as the kernel's author says; None derives it from the body.
     """
 
     def __init__(
@@ -64,6 +83,9 @@ class KernelCall:
         traced: ir.Kernel | None = None,
         rules: Rules | None = None,
         elsewhere: Callable[..., Sequence[Any]] | None = None,
+        variants: Variants | None = None,
+        vmap: Literal["parallel", "sequential"] = "parallel",
+        sharding: tuple[Factor, ...] | None = None,
     ) -> None:
         self.name = name
         self.outputs = tuple(outputs)
@@ -71,11 +93,29 @@ class KernelCall:
         self.traced = traced
         self.rules = rules
         self.elsewhere = elsewhere
+        self.variants = variants
+        self.vmap = vmap
+        self.sharding = sharding
+        self._derived: dict[Hashable, Any] = {}
+        self._deriving = threading.RLock()
         self._lock = threading.Lock()
         self._eager: dict[bool, Callable[..., list[jax.Array]]] = {}
 
     def __repr__(self) -> str:
         return self.name
+
+    @functools.cached_property
+    def operands(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shapes and dtypes of the operands; empty for a kernel given as text."""
+        inputs = () if self.traced is None else self.traced.inputs
+        return tuple(jax.ShapeDtypeStruct(value.shape, value.dtype.numpy) for value in inputs)
+
+    def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What ``make`` returned the first time for ``key``: what is derived from one call is one object."""
+        with self._deriving:
+            if key not in self._derived:
+                self._derived[key] = make()
+            return self._derived[key]
 
     def build(self, *, checked: bool) -> Artifact:
         return toolchain.build(self.source, checked=checked)
@@ -98,7 +138,7 @@ class KernelCall:
 
     def bind(self, *arrays: Any, checked: bool) -> list[jax.Array]:
         """Runs the kernel without waiting for it, or records the call when ``arrays`` are traced."""
-        results: list[jax.Array] = npu_kernel_call_p.bind(*arrays, kernel=self, checked=checked)
+        results: list[jax.Array] = npu_kernel_call_p.bind(*jax_compat.vary_alike(arrays), kernel=self, checked=checked)
         return results
 
     def compiled(self, *, checked: bool) -> Callable[..., list[jax.Array]]:
@@ -131,16 +171,11 @@ def _evaluate(*arrays: Any, kernel: KernelCall, checked: bool) -> list[jax.Array
     return kernel.compiled(checked=checked)(*arrays)
 
 
-def result_avals(results: Sequence[jax.ShapeDtypeStruct], operands: Sequence[Any]) -> list[Any]:
-    """What JAX knows of results with these shapes, made from these operands."""
-    return [jax_compat.result_aval(result.shape, result.dtype, operands) for result in results]
-
-
 def _abstract(*avals: Any, kernel: KernelCall, checked: bool) -> list[Any]:
-    return result_avals(kernel.outputs, avals)
+    return jax_compat.result_avals(kernel.outputs, avals, functools.partial(result_specs, kernel))
 
 
-def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> Any:
+def lower_call(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> Any:
     ensure_registered()
     artifact = kernel.build(checked=checked)
     source = kernel.source
@@ -160,7 +195,7 @@ def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, ch
 def _lower_elsewhere(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> Any:
     platforms = ctx.platforms or ctx.module_context.platforms
     if set(platforms) <= PLATFORMS:
-        return _lower(ctx, *operands, kernel=kernel, checked=checked)
+        return lower_call(ctx, *operands, kernel=kernel, checked=checked)
     if kernel.elsewhere is not None:
         return mlir.lower_fun(kernel.elsewhere, multiple_results=True)(ctx, *operands)
     raise TransformError(
@@ -171,17 +206,6 @@ def _lower_elsewhere(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: Kern
     )
 
 
-@located
-def _batch(arrays: Any, axes: Any, *, kernel: KernelCall, checked: bool) -> NoReturn:
-    raise TransformError(
-        "NPK-TR01",
-        f"kernel {kernel.name} has no batching rule; give it the batch as a dimension of its own, or replace jax.vmap "
-        "by jax.lax.map.",
-    )
-
-
 npu_kernel_call_p.def_impl(_evaluate)
 npu_kernel_call_p.def_abstract_eval(_abstract)
-mlir.register_lowering(npu_kernel_call_p, _lower, platform="cpu", inline=False)
 mlir.register_lowering(npu_kernel_call_p, _lower_elsewhere, inline=False)
-batching.primitive_batchers[npu_kernel_call_p] = _batch

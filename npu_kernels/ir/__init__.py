@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .batch import batch
 from .builder import Builder
 from .ops import (
     BINARY,
@@ -86,6 +87,7 @@ __all__ = [
     "Type",
     "Unary",
     "Value",
+    "batch",
     "bfloat16",
     "bool_",
     "broadcast_shapes",
