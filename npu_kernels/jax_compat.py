@@ -340,7 +340,9 @@ def mesh_spec(sharding: Any, mesh: jax.sharding.Mesh) -> tuple[Any, ...] | None:
     """Mesh axes by array axis of a sharding that the partitioner found; None when whole mesh axes do not say it."""
     from jax._src import sharding_impls
 
-    if sharding is None or mesh.empty:
+    if sharding is None or sharding._hlo_sharding.is_replicated():
+        return ()
+    if mesh.empty:
         return None
     try:
         return tuple(sharding_impls.parse_flatten_op_sharding(sharding._hlo_sharding, mesh)[0])

@@ -31,7 +31,7 @@ def _batch(arrays: Sequence[Any], axes: Sequence[Any], *, kernel: KernelCall, ch
     else:
         chosen, call = batched(kernel, places, size)
         moved = [
-            array if here == there else jnp.moveaxis(array, here, there)
+            array if here is None or there is None or here == there else jnp.moveaxis(array, here, there)
             for array, here, there in zip(arrays, places, chosen, strict=True)
         ]
         results = call(*moved, checked=checked)

@@ -36,11 +36,11 @@ _log = logging.getLogger("npu_kernels")
 def _lower(ctx: mlir.LoweringRuleContext, *operands: Any, kernel: KernelCall, checked: bool) -> Any:
     if not jax_compat.is_partitioned(ctx):
         return lower_call(ctx, *operands, kernel=kernel, checked=checked)
-    split = kernel.derived(("partitioned", checked), lambda: _partitioned(kernel, checked))
+    split = _partitioned(kernel, checked)
     results = mlir.lower_fun(split, multiple_results=True)(ctx, *operands)
     # The rest of the call is an address. Without this, the persistent cache could take another kernel's entry for it.
-    op = mlir.flatten_ir_values(results)[0].owner
-    op.attributes["mhlo.frontend_attributes"] = mlir_ir.DictAttr.get(
+    call: Any = mlir.flatten_ir_values(results)[0].owner
+    call.attributes["mhlo.frontend_attributes"] = mlir_ir.DictAttr.get(
         {"npu_kernels.call": mlir_ir.StringAttr.get(uuid.uuid4().hex)}
     )
     return results
@@ -68,7 +68,7 @@ def _partitioned(kernel: KernelCall, checked: bool) -> Callable[..., Any]:
 def _rule(kernel: KernelCall) -> SdyShardingRule:
     """What Shardy may propagate: an axis that may not be split has a factor of its own, and stays as it is."""
     dimensions: dict[Place, Any] = {}
-    sizes: dict[str, int] = {}
+    sizes: dict[str, Any] = {}
     for i, factor in enumerate(factors_of(kernel)):
         for j, (place, group) in enumerate(factor.places.items()):
             name = f"f{i}" if factor.refusal is None else f"f{i}_{j}"
@@ -90,11 +90,9 @@ def _rule(kernel: KernelCall) -> SdyShardingRule:
 
 def _split(kernel: KernelCall, mesh: Any, tensors: Sequence[Any]) -> tuple[KernelCall, list[Any]]:
     """The call for one device's part, and the shardings of its operands and results."""
+    found = [jax_compat.mesh_spec(tensor.sharding, mesh) for tensor in tensors]
     given = {
-        (t, axis): part
-        for t, tensor in enumerate(tensors)
-        for axis, part in enumerate(jax_compat.mesh_spec(tensor.sharding, mesh) or ())
-        if part is not None
+        (t, axis): part for t, spec in enumerate(found) for axis, part in enumerate(spec or ()) if part is not None
     }
     wanted = chosen(kernel, given)
     split, reasons = {}, {}
@@ -113,6 +111,7 @@ def _split(kernel: KernelCall, mesh: Any, tensors: Sequence[Any]) -> tuple[Kerne
         for tensor, axis in factor.places:
             specs[tensor][axis] = part
     _tell(kernel, given, specs, reasons)
+    _tell_unknown(kernel, found)
     return local, [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
 
 
@@ -132,7 +131,10 @@ def _local(kernel: KernelCall, sizes: Mapping[Factor, int]) -> tuple[KernelCall,
 
 
 def _tell(
-    kernel: KernelCall, given: Mapping[Place, Any], specs: Sequence[Sequence[Any]], reasons: Mapping[Factor, str]
+    kernel: KernelCall,
+    given: Mapping[Place, Any],
+    specs: Sequence[Sequence[Any]],
+    reasons: Mapping[Factor, str],
 ) -> None:
     """A warning for each operand that has to be gathered."""
     names = _names(kernel)
@@ -150,6 +152,18 @@ def _tell(
                 "`, `".join(mesh_axes(part)).join("``"),
                 axis,
                 why,
+            )
+
+
+def _tell_unknown(kernel: KernelCall, found: Sequence[Sequence[Any] | None]) -> None:
+    """A warning for each operand that is gathered because its sharding is not that of whole mesh axes."""
+    for name, spec in zip(_names(kernel), found, strict=False):
+        if spec is None:
+            _log.warning(
+                "kernel %s: `%s` is sharded over a part of a mesh axis, or inside a shard_map that is manual over some "
+                "mesh axes only. It is gathered before the call; make shard_map manual over every axis.",
+                kernel.name,
+                name,
             )
 
 

@@ -55,8 +55,8 @@ def declared(kernel: str, signature: KernelSignature, traced: ir.Kernel, names: 
     for t, (tensor, spec) in enumerate(zip(tensors, specs, strict=True)):
         dimensions = (spec.of_rank(len(tensor.shape)) if spec is not None else None) or (None,) * len(tensor.shape)
         for axis, (dimension, size) in enumerate(zip(dimensions, tensor.shape, strict=True)):
-            first, *others = ("",) if dimension is None or not dimension.factors else dimension.factors
-            if any(name in split for name in others):
+            first, *others = dimension.factors if dimension is not None and dimension.factors else ("",)
+            if dimension is not None and any(name in split for name in others):
                 raise SignatureError(
                     "NPK-SG01",
                     f"kernel {kernel}: sharding={tuple(names)!r} names a factor of `{dimension.text}` that is not its "

@@ -353,8 +353,7 @@ class _Comparison:
         self.sources = [analysis.definitions, self.theirs.definitions]
 
     def block(self, one: Block, two: Block) -> str | None:
-        for a, b in zip(one.args, two.args, strict=False):
-            self.same[a] = b
+        self.same |= dict(zip(one.args, two.args, strict=True))
         left, right = (
             [op for op in block.ops if not isinstance(op, Narrow) and not _address(op)] for block in (one, two)
         )

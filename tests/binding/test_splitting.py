@@ -1,4 +1,4 @@
-"""What may be split over devices: allowed splits give the same results, and each refusal has a kernel that would not."""
+"""What may be split over devices: allowed splits change no result, and each refusal has a kernel where one would."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def two_loops(x: nl.Tensor, y: nl.Tensor) -> Any:
 
 
 def heads(q: nl.Tensor, k: nl.Tensor) -> Any:
-    queries, count, dim = q.shape
+    queries, count = q.shape[:2]
     keys, group = k.shape[0], count // k.shape[1]
     out = nl.output((queries, count, keys), nl.float32)
     for n in nl.parallel(count):
