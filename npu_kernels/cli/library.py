@@ -68,7 +68,7 @@ def operation_shapes(operation: Operation, texts: Sequence[str]) -> dict[str, ja
 
 def one_dtype(arrays: Sequence[jax.ShapeDtypeStruct]) -> str:
     """The element type that all arrays have; raises NPK-CL01 when they have several."""
-    names = list(dict.fromkeys(array.dtype.name for array in arrays))
+    names = [str(name) for name in dict.fromkeys(array.dtype.name for array in arrays)]
     if len(names) != 1:
         raise CommandError("NPK-CL01", f"an operator's arrays have one dtype, these have {' and '.join(names)}.")
     return names[0]
