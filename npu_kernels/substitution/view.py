@@ -40,6 +40,9 @@ _OPAQUE = frozenset(
 _FACTORS = frozenset({"multiply", "divide", "negate", "integer_pow", "power", "sqrt", "rsqrt", "dot_general"})
 #: Comparing two different values for equal meaning gives up after this many steps down.
 _SAME_DEPTH = 24
+#: A value this many products below the first is a factor as it stands. A match uses up every factor, so those of an
+#: example (three at most) lie fewer products down; to go on would take a chain of products apart anew at each link.
+_PRODUCT_DEPTH = 8
 
 
 class View:
@@ -61,21 +64,19 @@ class View:
     def product(self, ref: Ref, stops: Collection[Value] = ()) -> tuple[float, tuple[Factor, ...]]:
         """Coefficient and factors of a value; values of ``stops`` are factors whatever makes them."""
         factors: list[Factor] = []
-        coefficient = self._multiply(ref, 1, factors, stops)
-        merged: list[Factor] = []
-        for factor in factors:
-            for i, other in enumerate(merged):
-                if other.root == factor.root and self._leaves_same(other.ref, factor.ref):
-                    merged[i] = Factor(other.ref, other.exponent + factor.exponent, other.root)
-                    break
-            else:
-                merged.append(factor)
-        return coefficient, tuple(f for f in merged if f.exponent)
+        coefficient = self._multiply(ref, 1, factors, stops, _PRODUCT_DEPTH)
+        merged: dict[tuple[Value, Index, bool], Factor] = {}
+        # All are peeled before any index is taken: peeling may split an axis.
+        for factor, leaf in [(factor, self.peeler.peel(factor.ref)) for factor in factors]:
+            key = (leaf.value, leaf.resolved, factor.root)
+            first = merged.get(key)
+            merged[key] = factor if first is None else replace(first, exponent=first.exponent + factor.exponent)
+        return coefficient, tuple(f for f in merged.values() if f.exponent)
 
     def _leaves_same(self, a: Ref, b: Ref) -> bool:
         return self.peeler.peel(a).same(self.peeler.peel(b))
 
-    def _multiply(self, raw: Ref, exponent: int, out: list[Factor], stops: Collection[Value]) -> float:
+    def _multiply(self, raw: Ref, exponent: int, out: list[Factor], stops: Collection[Value], depth: int) -> float:
         ref = self.peeler.peel(raw, stops)
         constant = self.folder.scalar(ref.value)
         if ref.value in stops:
@@ -88,20 +89,20 @@ class View:
             out.append(Factor(raw, exponent))
             return 1.0
         args = [self.peeler.operand(node, i, ref) for i in range(len(node.operands))]
-        if node.op == "multiply":
-            a, b = args
-            if self._leaves_same(a, b) and self.folder.splat(a.value) is None:
+        if node.op == "negate":
+            return float((-1.0) ** exponent) * self._multiply(args[0], exponent, out, stops, depth)
+        if node.op in ("multiply", "divide") or (node.op == "dot_general" and not node.attrs["lhs_contracting"]):
+            a, b = args if node.op != "dot_general" else self._dot(node, ref.index)[:2]
+            if node.op == "multiply" and self._leaves_same(a, b) and self.folder.splat(a.value) is None:
                 out.append(Factor(a, 2 * exponent))
                 return 1.0
-            return self._multiply(a, exponent, out, stops) * self._multiply(b, exponent, out, stops)
-        if node.op == "divide":
-            a, b = args
-            return self._multiply(a, exponent, out, stops) * self._multiply(b, -exponent, out, stops)
-        if node.op == "negate":
-            return float((-1.0) ** exponent) * self._multiply(args[0], exponent, out, stops)
-        if node.op == "dot_general" and not node.attrs["lhs_contracting"]:
-            a, b, _ = self._dot(node, ref.index)
-            return self._multiply(a, exponent, out, stops) * self._multiply(b, exponent, out, stops)
+            if self.folder.scalar(a.value) is None and self.folder.scalar(b.value) is None:
+                if not depth:
+                    out.append(Factor(raw, exponent))
+                    return 1.0
+                depth -= 1
+            left = self._multiply(a, exponent, out, stops, depth)
+            return left * self._multiply(b, -exponent if node.op == "divide" else exponent, out, stops, depth)
         if node.op == "integer_pow":
             out.append(Factor(args[0], node.attrs["y"] * exponent))
             return 1.0

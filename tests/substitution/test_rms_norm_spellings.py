@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from npu_kernels.substitution import Report
+from npu_kernels.substitution import Pattern, Report, explain
+from npu_kernels.substitution.axes import Ref
+from npu_kernels.substitution.peel import Peeler
 
 Check = Callable[..., Report]
 EPS = 1e-5
@@ -132,6 +134,33 @@ def test_a_gate_after_the_norm_stays_outside(check: Check) -> None:
 def test_a_norm_of_a_norm_is_two(check: Check) -> None:
     one = SPELLINGS["rsqrt"]
     check(lambda x, w: one(one(x, w), w), draw(3, 16), draw(16), rms_norm=2)
+
+
+def test_the_work_grows_with_the_length_of_a_chain_of_norms(
+    patterns: tuple[Pattern, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+    step = Peeler.step
+
+    def counted(self: Peeler, ref: Ref, *, narrowing: bool = True) -> Ref | None:
+        nonlocal steps
+        steps += 1
+        return step(self, ref, narrowing=narrowing)
+
+    monkeypatch.setattr(Peeler, "step", counted)
+
+    def work(length: int) -> int:
+        def chain(x: Any, w: Any) -> Any:
+            for _ in range(length):
+                x = SPELLINGS["rsqrt"](x, w)
+            return x
+
+        nonlocal steps
+        steps = 0
+        assert explain(chain, draw(3, 16), draw(16), patterns=patterns).counts == {"rms_norm": length}
+        return steps
+
+    assert work(48) < 2.2 * work(24)
 
 
 @pytest.mark.parametrize("magnitude", [1e-4, 1e4])
