@@ -69,9 +69,15 @@ def _entry(program: Program) -> str:
     return f"{program.name}_kernel"
 
 
+def _addresses(parameters: list[str]) -> list[str]:
+    own = ("workspaceAddress", "tilingAddress")
+    written = (f"{p}Address" for p in parameters)
+    return [*(f"{a}_" if a in own else a for a in written), *own]
+
+
 def _values(program: Program, parameters: list[str]) -> dict[str, object]:
     mixed = len(program.sections) > 1
-    addresses = [*(f"{p}Address" for p in parameters), "workspaceAddress", "tilingAddress"]
+    addresses = _addresses(parameters)
     return {
         "name": program.name,
         "entry": _entry(program),

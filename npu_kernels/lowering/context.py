@@ -39,83 +39,26 @@ SCALAR_CTYPE = {
     bool_: "bool",
     index: "int64_t",
 }
-#: Identifiers the generated text uses itself, or C++ does.
+#: Identifiers without a capital that C++ (keywords up to C++20, the C library's macros, compilers' words), Ascend C or
+#: the generated text's own frame means something by. Types end in ``_t``, which no variable does.
 _RESERVED = frozenset(
-    [
-        "alignas",
-        "and",
-        "auto",
-        "bool",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "class",
-        "const",
-        "constexpr",
-        "continue",
-        "default",
-        "delete",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "explicit",
-        "export",
-        "extern",
-        "false",
-        "float",
-        "for",
-        "friend",
-        "goto",
-        "half",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "mutable",
-        "namespace",
-        "new",
-        "not",
-        "nullptr",
-        "operator",
-        "or",
-        "private",
-        "protected",
-        "public",
-        "register",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "throw",
-        "true",
-        "try",
-        "typedef",
-        "typename",
-        "union",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "while",
-        "xor",
-        "bfloat16_t",
-        "pipe",
-        "tiling",
-        "workspace",
-        "blockIdx",
-        "subBlockIdx",
-        "kernel",
-        "source",
-    ]
-)
+    {
+        "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
+        "catch", "char", "class", "co_await", "co_return", "co_yield", "compl", "concept", "const",
+        "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete", "do",
+        "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for",
+        "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not",
+        "not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected", "public", "register",
+        "reinterpret_cast", "requires", "return", "short", "signed", "sizeof", "static", "static_assert",
+        "static_cast", "struct", "switch", "template", "this", "thread_local", "throw", "true", "try",
+        "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while",
+        "xor", "xor_eq", "assert", "errno", "i386", "linux", "stderr", "stdin", "stdout", "typeof", "unix",
+        "half", "kernel", "pipe", "source", "tiling", "workspace",
+    }
+)  # fmt: skip
+#: Names that the writer makes up as it goes, and types.
+_MADE = re.compile(r"lanes\d+|\w+_t")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(eq=False)
@@ -132,17 +75,24 @@ class Tile:
 
 
 class Names:
-    """Unique C identifiers, close to the Python names."""
+    """Unique C identifiers, close to the Python names.
+
+    Whatever Ascend C names (functions, types, macros, enumerators) has a capital, and so has whatever the generated
+    text names itself: members, queues, events. A name from a kernel's source is therefore written in snake case, and
+    never hides any of them, whichever of them the text uses.
+    """
 
     def __init__(self) -> None:
         self.taken: set[str] = set(_RESERVED)
 
-    def fresh(self, base: str) -> str:
-        clean = re.sub(r"\W+", "_", base).strip("_") or "v"
+    def fresh(self, base: str, suffix: str = "") -> str:
+        """A name like ``base``; with a ``suffix``, which has a capital, one of the text's own."""
+        clean = _HUMP.sub("_", re.sub(r"\W+", "_", base).strip("_")).lower() or "v"
         if clean[0].isdigit():
             clean = "v" + clean
+        clean += suffix
         name, n = clean, 1
-        while name in self.taken:
+        while name in self.taken or _MADE.fullmatch(name):
             n += 1
             name = f"{clean}{n}" if not clean[-1].isdigit() else f"{clean}_{n}"
         self.taken.add(name)

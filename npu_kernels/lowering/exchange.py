@@ -50,7 +50,7 @@ def rings(ctx: Context, tensors: dict[Channel, Tensor]) -> dict[Channel, Ring]:
     """Starts the counts of all channels of a section."""
     made: dict[Channel, Ring] = {}
     for channel, tensor in tensors.items():
-        count = Name(ctx.names.fresh(f"{channel.name}Count"), "int64_t", 0, None)
+        count = Name(ctx.names.fresh(channel.name, "Count"), "int64_t", 0, None)
         ctx.emit(Let(name=count, value=integer(0), location=ctx.location))
         made[channel] = Ring(channel, tensor, count)
     return made

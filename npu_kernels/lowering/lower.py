@@ -67,7 +67,7 @@ def _mixed_program(kernel: Kernel, parts: Parts, chip: Arch) -> Program:
     """One cube core and its two vector cores run the same units."""
     names = Names()
     tensors = _tensors(kernel, names)
-    channel_names = {c: names.fresh(f"{c.name}Slots") for c in parts.channels}
+    channel_names = {c: names.fresh(c.name, "Slots") for c in parts.channels}
     slots, stride = workspace(parts.channels, len(tensors), channel_names)
     channels = dict(zip(parts.channels, slots, strict=True))
 
@@ -159,7 +159,7 @@ def _granule(kernel: Kernel) -> int:
 
 def _tensors(kernel: Kernel, names: Names) -> dict[Value, Tensor]:
     return {
-        v: Tensor(names.fresh(v.name + "Gm"), gm_ctype(TILE_CTYPE[v.dtype]), v.type.size, i)  # type: ignore[union-attr]
+        v: Tensor(names.fresh(v.name, "Gm"), gm_ctype(TILE_CTYPE[v.dtype]), v.type.size, i)  # type: ignore[union-attr]
         for i, v in enumerate((*kernel.inputs, *kernel.outputs))
     }
 
@@ -178,5 +178,7 @@ def _notes(kernel: Kernel) -> list[str]:
     shapes = [f"{v.name}: {v.dtype.short}[{', '.join(map(str, v.shape))}]" for v in (*kernel.inputs, *kernel.outputs)]
     notes = [", ".join(shapes)]
     if kernel.statics:
-        notes.append(", ".join(f"{k} = {v!r}" for k, v in kernel.statics.items()))
+        written = ", ".join(f"{k} = {v!r}" for k, v in kernel.statics.items())
+        # A comment ends with its line, and a backslash there would carry on with the next.
+        notes.append(" ".join(written.split()).rstrip("\\"))
     return notes
