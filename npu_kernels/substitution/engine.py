@@ -58,7 +58,7 @@ def search(graph: Graph, patterns: Sequence[Pattern], policy: Policy) -> Found:
         replacements += state.replacements
         replaced += [entry for _, entry in sorted(state.replaced, key=lambda pair: pair[0])]
         missed += [miss for _, miss in sorted(state.missed, key=lambda pair: pair[0])]
-    return Found(replacements, Report(replaced, missed, policy.name))
+    return Found(replacements, Report(replaced, missed, policy.name, [pattern.name for pattern in patterns]))
 
 
 def _search_pattern(graph: Graph, pattern: Pattern, policy: Policy, view: View, state: _Search) -> None:

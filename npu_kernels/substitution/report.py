@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from npu_kernels.errors import SubstitutionError
 
@@ -57,11 +58,13 @@ class Report:
         replaced: instances that call a kernel now.
         near_misses: instances that do not, with the reason.
         policy: name of the numerics policy.
+        patterns: names of the patterns that were looked for.
     """
 
     replaced: Sequence[Replaced] = ()
     near_misses: Sequence[NearMiss] = ()
     policy: str = "default"
+    patterns: Sequence[str] = ()
 
     def count(self, pattern: str) -> int:
         """Replaced instances of a pattern."""
@@ -113,8 +116,18 @@ class Report:
             ],
         }
 
-    def __rich__(self) -> Table:
-        table = Table(title=f"Substitutions under the numerics policy {self.policy}", title_justify="left")
+    def __rich__(self) -> RenderableType:
+        if self.replaced:
+            return self._table(f"Substitutions under the numerics policy {self.policy}")
+        nothing = f"Nothing is replaced under the numerics policy {self.policy}"
+        if self.near_misses:
+            return Group(Text(f"{nothing}; these came near:"), self._table(None))
+        if not self.patterns:
+            return Text(f"{nothing}: no pattern is registered. Importing npu_kernels.kernels registers the library's.")
+        return Text(f"{nothing}: no part of the program resembles {' or '.join(self.patterns)}.")
+
+    def _table(self, title: str | None) -> Table:
+        table = Table(title=title, title_justify="left")
         for column in ("", "pattern", "location", "reason", "shapes"):
             table.add_column(column, overflow="fold")
         for entry in self.replaced:
@@ -122,8 +135,6 @@ class Report:
         for miss in self.near_misses:
             text = f"{miss.reason}: {miss.sentence}"
             table.add_row("near miss", miss.pattern, miss.location, text, "\n".join(miss.shapes))
-        if not self.replaced and not self.near_misses:
-            table.add_row("nothing", "", "", "no registered pattern resembles any part of the program", "")
         return table
 
     def __str__(self) -> str:
@@ -139,4 +150,5 @@ def merge(reports: Sequence[Report]) -> Report:
         [entry for report in reports for entry in report.replaced],
         [miss for report in reports for miss in report.near_misses],
         reports[0].policy if reports else "default",
+        list(dict.fromkeys(name for report in reports for name in report.patterns)),
     )

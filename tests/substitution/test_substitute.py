@@ -257,8 +257,22 @@ def test_a_report_is_data_and_a_table(patterns: Patterns) -> None:
     data = report.to_json()
     assert set(data) == {"policy", "replaced", "near_misses"}
     assert {"pattern", "location", "reason"} <= set(data["near_misses"][0])
+    assert str(report).startswith("Nothing is replaced under the numerics policy exact; these came near:\n")
     assert "near miss" in str(report)
+    assert "replaced" in str(explain(norm, X, W, patterns=patterns))
     assert explain(norm, X, W, patterns=patterns, policy=Policy.of("reorder sums")).counts == {"rms_norm": 1}
+
+
+@pytest.mark.parametrize(
+    ("count", "ending"),
+    [
+        (2, "no part of the program resembles attention or rms_norm."),
+        (0, "no pattern is registered. Importing npu_kernels.kernels registers the library's."),
+    ],
+)
+def test_a_report_of_nothing_is_a_sentence(patterns: Patterns, count: int, ending: str) -> None:
+    report = explain(jnp.sin, X, patterns=patterns[:count])
+    assert str(report) == f"Nothing is replaced under the numerics policy default: {ending}\n"
 
 
 def test_require_fails_when_a_model_stops_matching(patterns: Patterns) -> None:
