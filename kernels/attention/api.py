@@ -48,7 +48,7 @@ def attention(
         value: as ``key``.
         bias: not supported yet.
         mask: bool, broadcasting to ``[B, N, T, S]``; False hides a key from a query.
-        scale: factor on the scores, a Python number; None for ``1/√H``.
+        scale: factor on the scores, a finite Python number; None for ``1/√H``.
         is_causal: whether query ``t`` sees only keys ``0 … t``.
         query_seq_lengths: int32 ``[B]``; rows of the result from there on are 0.
         key_value_seq_lengths: int32 ``[B]``; keys from there on are hidden.
@@ -56,15 +56,18 @@ def attention(
         implementation: None; there is one.
         return_residual: not supported yet.
         mask_value: score of a hidden key. With a finite one, as in ``jax.nn``, a query that sees nothing gets the mean
-            of all S values; with ``-inf`` it gets NaN.
+            of all S values; with ``-inf`` it gets NaN. NaN and ``+inf`` are refused: they would make every row that
+            hides a key NaN.
 
     Returns:
         ``query``'s shape and dtype.
 
     Raises:
-        OperandError: NPK-AT01 for what is not supported yet, NPK-AT02 when operands do not fit together.
+        OperandError: NPK-AT01 for what is not supported yet, NPK-AT02 when operands do not fit together or a number
+            is none to compute with.
     """
-    _check_options(bias, local_window_size, implementation, return_residual, scale)
+    _check_options(bias, local_window_size, implementation, return_residual)
+    _check_numbers(scale, mask_value)
     operands = _operands(query, key, value, mask, query_seq_lengths, key_value_seq_lengths)
     q, k = operands[:2]
     if q.size == 0 or k.size == 0:
@@ -97,7 +100,8 @@ def prepare(
     mask_value: float = MASK_VALUE,
 ) -> Launch:
     """The kernel call behind :func:`attention`, which has the same arguments. No operand is empty."""
-    _check_options(bias, None, None, False, scale)
+    _check_options(bias, None, None, False)
+    _check_numbers(scale, mask_value)
     q, k, v, hidden, query_lengths, key_lengths = _operands(
         query, key, value, mask, query_seq_lengths, key_value_seq_lengths
     )
@@ -129,7 +133,6 @@ def _check_options(
     local_window_size: int | tuple[int, int] | None,
     implementation: str | None,
     return_residual: bool,
-    scale: Any,
 ) -> None:
     asked = {
         "bias": bias is not None,
@@ -147,10 +150,19 @@ def _check_options(
             f"attention: implementation={implementation!r} names another implementation. Leave it out to run this "
             "kernel, or call jax.nn.dot_product_attention.",
         )
-    if isinstance(scale, jax.core.Tracer):
-        raise OperandError(
-            "NPK-AT01", "attention: scale is a traced value. Pass a Python number, or multiply the query by it."
-        )
+
+
+def _check_numbers(scale: Any, mask_value: Any) -> None:
+    for name, number, instead in (
+        ("scale", scale, ", or multiply the query by it"),
+        ("mask_value", mask_value, ""),
+    ):
+        if isinstance(number, jax.core.Tracer):
+            raise OperandError("NPK-AT01", f"attention: {name} is a traced value. Pass a Python number{instead}.")
+    if scale is not None and not math.isfinite(scale):
+        raise _misfit(f"scale is {scale}; give it a finite number, or leave it out for 1/√H")
+    if not float(mask_value) < math.inf:
+        raise _misfit(f"mask_value is {mask_value}; give it a number far below every score, such as {MASK_VALUE:.3g}")
 
 
 def _operands(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,12 @@ def make_pattern(implementation: Callable[..., Any]) -> Pattern:
     def build(match: Match) -> Call:
         return _build(match, implementation)
 
-    return Pattern("attention", EXAMPLES, build, is_softmax, explain, guards=(_fill,))
+    return Pattern("attention", EXAMPLES, build, is_softmax, explain, guards=(_finite_scale, _fill))
+
+
+def _finite_scale(match: Match) -> None:
+    if not math.isfinite(match.parameters["scale"]):
+        raise Declined("scale", f"the scores are multiplied by {match.parameters['scale']}")
 
 
 def _fill(match: Match) -> None:

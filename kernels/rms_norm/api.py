@@ -18,6 +18,7 @@ from .kernel import rms_norm_rows, rms_norm_wide
 from .specs import WIDE_COLUMNS, block_rows
 
 _DTYPES = ("float32", "float16", "bfloat16")
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @user_facing
@@ -28,19 +29,19 @@ def rms_norm(x: Array, weight: Array | None = None, *, eps: float, dtype: Any = 
         x: ``[..., dim]``, float32, float16 or bfloat16, any leading dimensions.
         weight: ``[dim]`` in any of these dtypes, not necessarily that of ``x``; None for all ones. A model that scales
             by ``1 + w`` passes that sum.
-        eps: added to the mean of squares.
+        eps: added to the mean of squares; a Python number, at least 0 (where a row of zeros gives NaN).
         dtype: element type of the result; None for that of ``x``.
 
     Returns:
         The shape of ``x``. The result is rounded once, at the end, to ``dtype``.
 
     Raises:
-        OperandError: NPK-NM01, when shapes or dtypes do not fit together.
+        OperandError: NPK-NM01, when shapes or dtypes do not fit together, or ``eps`` is negative, not finite or traced.
     """
     operand = jnp.asarray(x)
     result = jnp.dtype(operand.dtype if dtype is None else dtype)
     if operand.size == 0:
-        _check(operand, weight, result)
+        _check(operand, weight, eps, result)
         return jnp.zeros(operand.shape, result)
     output: jax.Array = prepare(operand, weight, eps=eps, dtype=dtype)()
     return output
@@ -50,7 +51,7 @@ def prepare(x: Array, weight: Array | None = None, *, eps: float, dtype: Any = N
     """The kernel call behind :func:`rms_norm`, which has the same arguments. ``x`` is not empty."""
     operand = jnp.asarray(x)
     result = jnp.dtype(operand.dtype if dtype is None else dtype)
-    _check(operand, weight, result)
+    _check(operand, weight, eps, result)
     dim = operand.shape[-1]
     rows = math.prod(operand.shape[:-1])
     scale = jnp.ones((dim,), jnp.float32) if weight is None else jnp.asarray(weight)
@@ -63,7 +64,11 @@ def prepare(x: Array, weight: Array | None = None, *, eps: float, dtype: Any = N
     return Launch(kernel, (operand.reshape(rows, dim), scale), statics, lambda out: out.reshape(operand.shape))
 
 
-def _check(x: jax.Array, weight: Array | None, result: np.dtype[Any]) -> None:
+def _check(x: jax.Array, weight: Array | None, eps: Any, result: np.dtype[Any]) -> None:
+    if isinstance(eps, jax.core.Tracer):
+        raise OperandError("NPK-NM01", "rms_norm: eps is a traced value. Pass a Python number.")
+    if not 0 <= float(eps) <= _LARGEST:
+        raise OperandError("NPK-NM01", f"rms_norm: eps is {eps}; give it a finite number of at least 0, such as 1e-6.")
     if x.ndim == 0:
         raise OperandError("NPK-NM01", "rms_norm: x is a scalar; it needs at least one axis to normalise along.")
     named = {"x": x.dtype, "the result": result}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -74,8 +75,8 @@ def _not_centred(match: Match) -> None:
 
 
 def _has_eps(match: Match) -> None:
-    if not match.parameters["eps"] > 0:
-        raise Declined("eps", f"eps is {match.parameters['eps']:.9g}; the kernel needs a positive one")
+    if not 0 < match.parameters["eps"] < math.inf:
+        raise Declined("eps", f"eps is {match.parameters['eps']:.9g}; the kernel needs a positive, finite one")
 
 
 def _removes_mean(view: View, core: Sum) -> bool:

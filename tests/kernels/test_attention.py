@@ -90,9 +90,19 @@ def test_options_it_does_not_have_yet_are_refused(options: dict[str, Any], named
     assert named in str(error.value)
 
 
-def test_a_traced_scale_is_refused() -> None:
-    with pytest.raises(OperandError, match="NPK-AT01: attention: scale is a traced value"):
-        jax.jit(lambda scale: kernels.attention(*_qkv(), scale=scale))(0.5)
+@pytest.mark.parametrize("name", ["scale", "mask_value"])
+def test_a_traced_number_is_refused(name: str) -> None:
+    with pytest.raises(OperandError, match=f"NPK-AT01: attention: {name} is a traced value"):
+        jax.jit(lambda number: kernels.attention(*_qkv(), **{name: number}))(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("scale", np.nan), ("scale", np.inf), ("scale", -np.inf), ("mask_value", np.nan), ("mask_value", np.inf)],
+)
+def test_a_number_that_makes_every_result_nan_is_refused(name: str, number: float) -> None:
+    with pytest.raises(OperandError, match=f"NPK-AT02: attention: {name} is {number}; give it a"):
+        kernels.attention(*_qkv(), **{name: number})
 
 
 @pytest.mark.parametrize(

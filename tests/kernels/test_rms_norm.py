@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -47,6 +48,18 @@ def test_operands_that_do_not_fit_are_refused_with_their_sizes(x: Any, weight: A
         kernels.rms_norm(x, weight, eps=1e-6)
     assert error.value.code == "NPK-NM01"
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (0, 4)])
+@pytest.mark.parametrize("eps", [-1, -1e-30, np.nan, np.inf, 1e39])
+def test_an_eps_that_makes_no_norm_is_refused(eps: float, shape: tuple[int, ...]) -> None:
+    with pytest.raises(OperandError, match=r"NPK-NM01: rms_norm: eps is .*; give it a finite number of at least 0"):
+        kernels.rms_norm(jnp.ones(shape), eps=eps)
+
+
+def test_a_traced_eps_is_refused() -> None:
+    with pytest.raises(OperandError, match="NPK-NM01: rms_norm: eps is a traced value"):
+        jax.jit(lambda eps: kernels.rms_norm(jnp.ones((2, 4)), eps=eps))(1e-6)
 
 
 @pytest.mark.parametrize("dim", [1, 3, 576, 4096, TILE_ELEMENTS])

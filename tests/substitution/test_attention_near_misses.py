@@ -64,6 +64,7 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
         "mask-not-boolean",
     ),
     "scale by a traced value": (lambda q, k, v: mix(soft(scores(q, k) * v[0, 0, 0, 0]), v), "scale"),
+    "infinite scale": (lambda q, k, v: mix(soft(scores(q, k) * jnp.inf), v), "scale"),
     "temperature per head": (lambda q, k, v: mix(soft(scores(q, k) * v[0, 0, :, 0][:, None, None]), v), "scale"),
     "softmax over queries": (lambda q, k, v: mix(jax.nn.softmax(scores(q, k), axis=-2), v), "structure"),
     "maximum of the unmasked scores": (

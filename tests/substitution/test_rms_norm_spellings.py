@@ -173,6 +173,7 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "eps outside the root": (lambda x, w: x / (jnp.sqrt(mean_square(x)) + EPS) * w, "eps"),
     "eps that is traced": (lambda x, w: x * lax.rsqrt(mean_square(x) + w[0]) * w, "eps"),
     "eps as a lower bound": (lambda x, w: x * lax.rsqrt(jnp.maximum(mean_square(x), EPS)) * w, "eps"),
+    "infinite eps": (lambda x, w: x * lax.rsqrt(mean_square(x) + jnp.inf) * w, "eps"),
     "no eps": (lambda x, w: x / jnp.sqrt(mean_square(x)) * w, "eps"),
     "mean removed": (
         lambda x, w: (lambda c: c * lax.rsqrt(mean_square(c) + EPS) * w)(x - x.mean(-1, keepdims=True)),
