@@ -21,7 +21,7 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml LICENSE README.md npu_kern
 	-type f -not -path '*/__pycache__/*' 2>/dev/null)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
-PYTEST = $(BIN)/python -P -m pytest --import-mode=importlib
+PYTEST = $(BIN)/python -P -m pytest
 # The tests that reach JAX, run again by `make ci` under a second interpreter.
 JAX_TESTS := $(wildcard tests/binding tests/graph tests/substitution tests/kernels tests/examples tests/packaging)
 SMOKE := tests/packaging/smoke.py
