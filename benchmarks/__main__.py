@@ -1,4 +1,4 @@
-"""Prints the benchmark table: ``python benchmarks [attention rows build demo] [--json FILE]``.
+"""Prints the benchmark table: ``python benchmarks [attention rows dispatch build demo] [--json FILE]``.
 
 Every time and every peak of memory is a median, but for the demo, which runs once; a ratio is ours over theirs, from
 rounds in which the two take turns (see `harness`), on the same threads.
@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+import dispatch
 from builds import build_times
 from harness import ROUNDS, SELF_TOLERANCE, Comparison, compare, self_check
 from memory import peak_bytes
@@ -57,6 +58,7 @@ class Group(enum.StrEnum):
 
     attention = "attention"
     rows = "rows"
+    dispatch = "dispatch"
     build = "build"
     demo = "demo"
 
@@ -66,7 +68,7 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the numbers here.")] = None,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds of a comparison.")] = ROUNDS,
 ) -> None:
-    """Measure attention, row kernels, building and the demo on this machine."""
+    """Measure attention, row kernels, calls, building and the demo on this machine."""
     threads = same_threads()
     console = Console()
     title = f"npu_kernels on the twin, float32, fast mode; {threads} threads on both sides, {rounds} rounds"
@@ -99,6 +101,7 @@ def measure(groups: list[Group], rounds: int) -> Iterator[Line]:
     lines = {
         Group.attention: functools.partial(attention_lines, rounds),
         Group.rows: functools.partial(row_lines, rounds),
+        Group.dispatch: functools.partial(dispatch_lines, rounds),
         Group.build: build_lines,
         Group.demo: demo_lines,
     }
@@ -137,6 +140,21 @@ def row_lines(rounds: int) -> Iterator[Line]:
         tried = f"best of {PALLAS_BLOCKS[0]} … {PALLAS_BLOCKS[-1]}"
         subject = f"{name} {ROWS}×{COLUMNS} / Pallas interpret, {block} rows a block ({tried})"
         yield _ratio_line(subject, compare(mine, pallas, rounds), 1.0)
+
+
+def dispatch_lines(rounds: int) -> Iterator[Line]:
+    themselves, jitted = dispatch.dispatch(rounds)
+    yield _self_line("a jitted raw FFI handler", themselves)
+    yield _ratio_line(f"{dispatch.CALLS} jitted calls of a kernel / of a raw FFI handler", jitted, 1.15)
+    loop, more = dispatch.loop(rounds)
+    text = f"{more * 1e6:.2f} µs ({loop.ours * 1e3:.1f} ms / {loop.theirs * 1e3:.1f} ms)"
+    yield Line("a call in a compiled loop, beyond a raw FFI handler", text, "≤ 0.5 µs", more <= 0.5e-6, loop)
+    seconds = dispatch.chain_seconds()
+    yield _seconds_line(f"tracing and lowering {dispatch.CHAIN} calls of one kernel", seconds, 0.5)
+    builds, found = dispatch.shapes_seconds()
+    yield _seconds_line(
+        f"one kernel at {dispatch.SHAPES} shapes, built already (their builds: {builds:.0f} s)", found, 1.0
+    )
 
 
 def build_lines() -> Iterator[Line]:

@@ -6,7 +6,9 @@ The kernel is `y = scale * x * w` on `[rows, dim]` by `[dim]`; its rule is made 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -517,3 +519,9 @@ def test_a_kernel_called_on_tangents_without_a_rule_is_named() -> None:
     x, w = _arrays()
     with pytest.raises(TransformError, match="NPK-TR01: kernel _times is called on tangents"):
         jax.grad(lambda x: jnp.sum(kernel(x, w)))(x)
+
+
+def test_every_case_has_its_row_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "transformations.md").read_text()
+    table = page[page.index("| Transformation |") : page.index("- R: ")]
+    assert set(re.findall(r'"([^"\n]+)"', table)) == WAYS.keys() | FORWARD_WAYS.keys()
