@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_kernels.binding import Kernel
+from npu_kernels.errors import LoweringError
 
 Array = Any  # a jax.Array, a tracer or a NumPy array
 Float64 = npt.NDArray[np.float64]
@@ -95,3 +96,31 @@ class Operation:
     tolerance: Callable[[str, Mapping[str, Any], Float64], Float64]
     examples: tuple[Example, ...]
     cases: tuple[Case, ...]
+
+
+def tiling_that_fits(
+    kernel: Kernel, specs: tuple[Any, ...], statics: Mapping[str, Any], candidates: Iterable[Mapping[str, int]]
+) -> Mapping[str, int]:
+    """The first of some tilings, best first, with which a kernel's tiles fit on chip.
+
+    For kernels that hold too many tiles for a formula: lowering plans them, and says.
+
+    Args:
+        specs: the kernel's array arguments, or their shapes and dtypes.
+        statics: its other arguments, without the tiling.
+
+    Raises:
+        LoweringError: NPK-UB01 of the last candidate, when none fits.
+    """
+    refused: LoweringError | None = None
+    for tiling in candidates:
+        try:
+            kernel.lower(*specs, **statics, **tiling)
+        except LoweringError as error:
+            if error.code != "NPK-UB01":
+                raise
+            refused = error
+        else:
+            return tiling
+    assert refused is not None
+    raise refused

@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float, Int32
 import npu_kernels.language as nl
 from npu_kernels.binding import npu_kernel
 
+from .masking import Masking, mask_block
+
 #: Smallest float32: a running maximum that no finite score lies below, and whose distance to itself is 0, which
 #: -inf's is not.
 _LOWEST = -3.4028234663852886e38
@@ -42,9 +44,65 @@ def flash_attention(
     block would score nothing else, so they are not multiplied: all their keys have one weight per query (1 when the
     query sees nothing at all, else 0).
     """
+    out = nl.output(query.shape, query.dtype)
+    options = Masking(masked, causal, query_padded, key_padded, scale, mask_value)
+    _attend(query, key, value, mask, query_lengths, key_lengths, options, block_queries, block_keys, out, None)
+    return out
+
+
+@npu_kernel
+def flash_attention_residuals(
+    query: Float[nl.Tensor, "b t kv*g h"],
+    key: Float[nl.Tensor, "b s kv h"],
+    value: Float[nl.Tensor, "b s kv h"],
+    mask: Bool[nl.Tensor, "mb mn mt ms"],
+    query_lengths: Int32[nl.Tensor, "lq"],
+    key_lengths: Int32[nl.Tensor, "lk"],
+    *,
+    scale: float,
+    mask_value: float,
+    masked: bool,
+    causal: bool,
+    query_padded: bool,
+    key_padded: bool,
+    block_queries: int,
+    block_keys: int,
+) -> tuple[Float[nl.Tensor, "b t kv*g h"], Float[nl.Tensor, "b kv*g t 1"], Float[nl.Tensor, "b kv*g t 1"]]:
+    """:func:`flash_attention` that also returns what the gradient recomputes the softmax from.
+
+    Returns:
+        The result, and the log-sum-exp of each query's scores in two float32 parts: their maximum ``m`` and ``l = Σ
+        exp(score - m)``, so that a weight is ``exp(score - m) / l``. Their sum ``m + log l`` would not do: beside a
+        large ``m``, and beside the finite score of hidden keys in a row that sees nothing, ``log l`` is rounded away.
+    """
+    batch, queries, heads, _ = query.shape
+    out = nl.output(query.shape, query.dtype)
+    maximum = nl.output((batch, heads, queries, 1), nl.float32)
+    total = nl.output((batch, heads, queries, 1), nl.float32)
+    options = Masking(masked, causal, query_padded, key_padded, scale, mask_value)
+    softmax = (maximum, total)
+    _attend(query, key, value, mask, query_lengths, key_lengths, options, block_queries, block_keys, out, softmax)
+    return out, maximum, total
+
+
+@nl.function
+def _attend(
+    query: nl.Tensor,
+    key: nl.Tensor,
+    value: nl.Tensor,
+    mask: nl.Tensor,
+    query_lengths: nl.Tensor,
+    key_lengths: nl.Tensor,
+    options: Masking,
+    block_queries: int,
+    block_keys: int,
+    out: nl.Tensor,
+    softmax: tuple[nl.Tensor, nl.Tensor] | None,
+) -> None:
+    """The loops of both kernels above; ``softmax`` takes each query's maximum and sum."""
     batch, queries, heads, dim = query.shape
     keys, groups = key.shape[1], heads // key.shape[2]
-    out = nl.output(query.shape, query.dtype)
+    scale, mask_value, causal = options.scale, options.mask_value, options.causal
     # How far each query of a block lies behind each key, counted from the corner of the block.
     lag = (nl.arange(block_queries)[:, None] - nl.arange(block_keys)[None, :]).astype(nl.float32)
     first_skipped = -(-block_queries // block_keys) * block_keys
@@ -63,12 +121,12 @@ def flash_attention(
                     columns = nl.arange(s, s + block_keys)[None, :]
                     if causal:
                         scores = nl.where(lag >= s - t, scores, mask_value)
-                    if query_padded:
+                    if options.query_padded:
                         scores = nl.where(rows < nl.load(query_lengths[b]), scores, mask_value)
-                    if key_padded:
+                    if options.key_padded:
                         scores = nl.where(columns < nl.load(key_lengths[b]), scores, mask_value)
-                    if masked:
-                        scores = nl.where(_mask_block(mask, b, n, t, s, block_queries, block_keys), scores, mask_value)
+                    if options.masked:
+                        scores = nl.where(mask_block(mask, b, n, (t, block_queries), (s, block_keys)), scores, mask_value)
                     higher = nl.maximum(top, nl.max(scores, axis=1, keepdims=True))
                     shrink = nl.exp(top - higher)
                     weights = nl.exp(scores - higher)
@@ -83,20 +141,12 @@ def flash_attention(
                     total = total * shrink + weight * nl.maximum(keys - skipped, 0)
                     acc = acc * shrink + weight * _sum_from(value, b, n // groups, skipped)
                 result = acc / total
-                if query_padded:
+                if options.query_padded:
                     result = result * (rows < nl.load(query_lengths[b])).astype(nl.float32)
                 nl.store(out[b, t : t + block_queries, n, :], result.astype(query.dtype))
-    return out
-
-
-def _mask_block(
-    mask: nl.Tensor, b: nl.Tile, n: nl.Tile, t: nl.Tile, s: nl.Tile, block_queries: int, block_keys: int
-) -> nl.Tile:
-    """The block's part of ``mask``; axes of size 1 keep that size."""
-    head = (0 if mask.shape[0] == 1 else b, 0 if mask.shape[1] == 1 else n)
-    rows = slice(0, 1) if mask.shape[2] == 1 else slice(t, t + block_queries)
-    columns = slice(0, 1) if mask.shape[3] == 1 else slice(s, s + block_keys)
-    return nl.load(mask[(*head, rows, columns)])
+                if softmax is not None:
+                    nl.store(softmax[0][b, n, t : t + block_queries, :], top)
+                    nl.store(softmax[1][b, n, t : t + block_queries, :], total)
 
 
 @nl.function

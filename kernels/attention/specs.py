@@ -14,6 +14,11 @@ from .reference import scores_reference
 #: Bytes of the on-chip memories that the tiles of one step may take.
 L0_BYTES, L0C_BYTES, UB_BYTES = 64 * 1024, 128 * 1024, 168 * 1024
 LARGEST_BLOCK, SMALLEST_BLOCK = 128, 16
+#: Queries and keys of one block of the backward kernel, best first. It holds the sums over queries of one block of
+#: keys, and writes a contribution to the queries' gradient for each: of two blocks of one area more keys are better.
+BACKWARD_BLOCKS = ((64, 128), (32, 128), (64, 64), (32, 64), (32, 32), (16, 32), (16, 16))
+#: Blocks of keys of one call of the backward kernel, at most: so many float32 copies of the queries' gradient are held.
+KEY_BLOCKS_PER_CALL = 16
 
 
 def block_sizes(
@@ -42,7 +47,7 @@ def block_sizes(
         )
 
     sizes = [16, 32, 64, 128]
-    wanted = (_enough(queries), _enough(keys))
+    wanted = (enough(queries), enough(keys))
     candidates = [(bq, bk) for bq in sizes for bk in sizes if bq <= wanted[0] and bk <= wanted[1] and fits(bq, bk)]
     return max(candidates, key=lambda block: (block[0] * block[1], block[0]), default=(SMALLEST_BLOCK, SMALLEST_BLOCK))
 
@@ -51,7 +56,7 @@ def _padded(size: int) -> int:
     return -(-size // 16) * 16
 
 
-def _enough(length: int) -> int:
+def enough(length: int) -> int:
     """The smallest block that holds ``length``, within the limits."""
     return min(LARGEST_BLOCK, max(SMALLEST_BLOCK, 1 << (length - 1).bit_length()))
 

@@ -14,6 +14,10 @@ from ..library import Case, Example, Float64
 TILE_ELEMENTS = 8192
 #: Columns of one step when a row is longer than a tile.
 WIDE_COLUMNS = 4096
+#: Elements of one float32 tile of the backward kernel, which holds about ten of them.
+BACKWARD_ELEMENTS = 4608
+#: Rows and columns of one step of a sum over rows.
+SUMMED_ROWS, SUMMED_COLUMNS = 8, 512
 #: AI Vector cores of the smallest A2 part; blocks are not made larger than what keeps these busy.
 VECTOR_CORES = 40
 
@@ -29,6 +33,19 @@ def block_rows(rows: int, dim: int) -> int:
         return 0
     per_core = -(-rows // VECTOR_CORES)
     return max(1, min(fitting, per_core, 64))
+
+
+def backward_rows(rows: int, dim: int) -> dict[str, int] | None:
+    """Rows of a block and blocks of a group for the backward kernel; None when not even one row fits.
+
+    A group belongs to one vector core and gives one part of the weight's gradient, so there are about as many as cores.
+    """
+    fitting = BACKWARD_ELEMENTS // dim
+    if fitting == 0:
+        return None
+    per_core = -(-rows // VECTOR_CORES)
+    block = max(1, min(fitting, per_core, 64))
+    return {"block_rows": block, "blocks": -(-per_core // block)}
 
 
 EXAMPLES = (

@@ -1,0 +1,114 @@
+"""The derivative of flash attention: which kernels compute it, and how their arguments are laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import npu_kernels.language as nl
+
+from ..library import Array, tiling_that_fits
+from .backward import attention_delta, attention_query_gradient, flash_attention_backward
+from .kernel import flash_attention, flash_attention_residuals
+from .specs import BACKWARD_BLOCKS, KEY_BLOCKS_PER_CALL, enough
+
+Residuals = tuple[Array, ...]
+
+
+def forward(*arrays: Array, interpret: bool = False, **statics: Any) -> tuple[Array, Residuals]:
+    """The result of ``flash_attention``, and what :func:`backward` needs: the arguments, the result, maxima and sums."""
+    out, maximum, total = flash_attention_residuals(*arrays, interpret=interpret, **statics)
+    return out, (*arrays, out, maximum, total)
+
+
+def backward(
+    residuals: Residuals, cotangent: Array, *, interpret: bool = False, **statics: Any
+) -> tuple[Array, Array, Array, None, None, None]:
+    """Cotangents of query, key and value.
+
+    The kernel writes one contribution to ``dQ`` for each block of keys. Long sequences are cut into calls of
+    ``KEY_BLOCKS_PER_CALL`` blocks, so that these take a bounded multiple of ``dQ``'s own size.
+    """
+    query, key, value, mask, query_lengths, key_lengths, out, maximum, total = residuals
+    tiling = _tiling(query, key, statics)
+    options = {name: statics[name] for name in _OPTIONS}
+    if options["query_padded"]:
+        inside = jnp.arange(query.shape[1])[None, :] < query_lengths[:, None]
+        cotangent = jnp.where(inside[:, :, None, None], cotangent, jnp.zeros((), cotangent.dtype))
+    delta = attention_delta(out, cotangent, block_queries=tiling["block_queries"], interpret=interpret)
+    across = jnp.swapaxes(mask, 2, 3)
+    keys, step = key.shape[1], tiling["block_keys"] * KEY_BLOCKS_PER_CALL
+    dtype = getattr(nl, query.dtype.name if keys <= step else "float32")
+    query_parts, key_parts, value_parts = [], [], []
+    for first in range(0, keys, step):
+        here = slice(first, min(first + step, keys))
+        place = jnp.full((1,), first, jnp.int32)
+        parts, dk, dv = flash_attention_backward(
+            query,
+            key[:, here],
+            value[:, here],
+            cotangent,
+            maximum,
+            total,
+            delta,
+            across if across.shape[2] == 1 else across[:, :, here],
+            query_lengths,
+            key_lengths,
+            place,
+            interpret=interpret,
+            **options,
+            **tiling,
+        )
+        query_parts.append(
+            attention_query_gradient(
+                parts,
+                place,
+                scale=options["scale"],
+                causal=options["causal"],
+                dtype=dtype,
+                interpret=interpret,
+                **tiling,
+            )
+        )
+        key_parts.append(dk)
+        value_parts.append(dv)
+    dq = sum(query_parts[1:], start=query_parts[0]).astype(query.dtype)
+    return dq, _joined(key_parts), _joined(value_parts), None, None, None
+
+
+_OPTIONS = ("scale", "mask_value", "masked", "causal", "query_padded", "key_padded")
+
+
+def _tiling(query: Array, key: Array, statics: Mapping[str, Any]) -> Mapping[str, int]:
+    """The first of the preferred block sizes for which the backward kernel fits on chip."""
+    batch, queries, heads, dim = query.shape
+    keys = key.shape[1]
+    shape = jax.ShapeDtypeStruct
+    rows = shape((batch, heads, queries, 1), jnp.float32)
+    masked = statics["masked"]
+    one = shape((1,), jnp.int32)
+    specs = (
+        *(shape(a.shape, a.dtype) for a in (query, key, key, query)),
+        *(rows, rows, rows),
+        shape((1, 1, keys, queries) if masked else (1, 1, 1, 1), jnp.bool_),
+        *(one if not statics[flag] else shape((batch,), jnp.int32) for flag in ("query_padded", "key_padded")),
+        one,
+    )
+    options = {name: statics[name] for name in _OPTIONS}
+    return tiling_that_fits(flash_attention_backward, specs, options, _candidates(queries, keys))
+
+
+def _candidates(queries: int, keys: int) -> Iterator[dict[str, int]]:
+    seen = set()
+    for wanted in BACKWARD_BLOCKS:
+        block = min(wanted[0], enough(queries)), min(wanted[1], enough(keys))
+        if block not in seen:
+            seen.add(block)
+            yield dict(zip(("block_queries", "block_keys"), block, strict=True))
+
+
+def _joined(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
