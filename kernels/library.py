@@ -73,6 +73,30 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Gradient:
+    """The derivative of an operation; making one declares its rules on the kernels.
+
+    Attributes:
+        rules: for each kernel of the operation ``(fwd, bwd)`` as :meth:`Kernel.defvjp` takes them; both also take
+            ``interpret``, which runs the bodies of their kernels on NumPy.
+        operands: names of the arguments with a derivative, and which arrays of the :class:`Launch` they are.
+        reference: ``(cotangent, all arguments by name)`` gives the cotangents by name in float64.
+        tolerance: ``(dtype name, cotangent, all arguments by name)`` gives the largest errors allowed by name.
+        cases: what the conformance suite runs.
+    """
+
+    rules: Mapping[Kernel, tuple[Callable[..., Any], Callable[..., Any]]]
+    operands: Mapping[str, int]
+    reference: Callable[[Float64, Mapping[str, Any]], Mapping[str, Float64]]
+    tolerance: Callable[[str, Float64, Mapping[str, Any]], Mapping[str, Float64]]
+    cases: tuple[Case, ...]
+
+    def __post_init__(self) -> None:
+        for kernel, (fwd, bwd) in self.rules.items():
+            kernel.defvjp(fwd, bwd)
+
+
+@dataclass(frozen=True)
 class Operation:
     """A library operation.
 
@@ -86,6 +110,7 @@ class Operation:
             element; each operation documents why.
         examples: shapes of real models.
         cases: what the conformance suite runs.
+        gradient: its derivative.
     """
 
     name: str
@@ -96,6 +121,7 @@ class Operation:
     tolerance: Callable[[str, Mapping[str, Any], Float64], Float64]
     examples: tuple[Example, ...]
     cases: tuple[Case, ...]
+    gradient: Gradient
 
 
 def tiling_that_fits(

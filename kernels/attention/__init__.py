@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ..library import Operation
+from ..library import Gradient, Operation
 from .api import attention, prepare
-from .cases import CASES
-from .reference import attention_reference
-from .specs import EXAMPLES, tolerance
+from .cases import CASES, GRADIENT_CASES
+from .gradient import backward, forward
+from .kernel import flash_attention
+from .reference import attention_gradient_reference, attention_reference
+from .specs import EXAMPLES, gradient_tolerance, tolerance
 
 __all__ = ["OPERATION", "attention", "attention_reference"]
 
@@ -19,4 +21,11 @@ OPERATION = Operation(
     tolerance=tolerance,
     examples=EXAMPLES,
     cases=CASES,
+    gradient=Gradient(
+        rules={flash_attention: (forward, backward)},
+        operands={"query": 0, "key": 1, "value": 2},
+        reference=attention_gradient_reference,
+        tolerance=gradient_tolerance,
+        cases=GRADIENT_CASES,
+    ),
 )

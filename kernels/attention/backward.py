@@ -2,9 +2,9 @@
 https://arxiv.org/abs/2307.08691, algorithm 2).
 
 With ``P`` the softmax's weights and ``dP = dO Vᵀ``, the gradient of a query's scores is ``dS = P ∘ (dP - δ)`` where
-``δ = Σ_h dO ∘ O``, and ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``, ``dV = Pᵀ dO``. Blocks of ``P`` are computed again from
-what the forward kernel saved. Two kernels walk them, one along the keys of a block of queries for ``dQ``, the other
-along the queries of a block of keys for ``dK`` and ``dV``, so that each sum is kept on chip by the core that owns it.
+``δ = Σ_h dO ∘ O``, and ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``, ``dV = Pᵀ dO``. Blocks of ``P`` are computed again
+from what the forward kernel saved, once: the core that owns a block of keys sums ``dK`` and ``dV`` over the queries on chip,
+and writes what its keys add to ``dQ``, which a second kernel adds up. No core writes where another one does.
 """
 
 from __future__ import annotations

@@ -148,3 +148,23 @@ CASES = (
     Case("infinite scores", _with(_SMALL, _infinite_scores), {}, _F32),
     Case("zeros of both signs and denormals", _with(_SMALL, _zeros_and_denormals)),
 )
+
+#: Where a NaN or an infinity of a hidden pair ends up is not part of the contract, so these values meet no mask.
+GRADIENT_CASES = (
+    Case("smollm2 causal", _random(1, 45, 45, 9, 3, 64), {"is_causal": True}, _F32),
+    Case("gemma2 head size 256", _random(1, 70, 70, 2, 1, 256), {"is_causal": True}, _BF16),
+    Case("decoding one token", _random(2, 1, 77, 6, 2, 64), {}, _F32),
+    Case("odd head size", _random(1, 33, 65, 2, 1, 17), {}, _F16),
+    Case("no batch axis", _random(1, 20, 30, 2, 2, 16, rank=3), {"scale": 0.3}, _F32),
+    Case("causal with more queries than keys", _random(1, 170, 40, 2, 1, 16), {"is_causal": True}, _F32),
+    Case("full mask", _with(_random(2, 20, 30, 4, 2, 16), _mask(2, 4, 20, 30, hide_row=7)), {}, _F32),
+    Case("mask per head and query", _with(_random(2, 20, 30, 4, 2, 16), _mask(1, 4, 20, 1)), {}, _BF16),
+    Case("causal rows that see nothing", _with(_TWO_BLOCKS, _hide_first_keys), {"is_causal": True}, _F32),
+    Case(
+        "lengths of queries and keys", _with(_random(3, 20, 30, 2, 2, 16), _lengths([20, 7, 0], [0, 30, 11])), {}, _F32
+    ),
+    Case("scores 100 apart", _with(_SMALL, _far_apart), {}, _F32),
+    Case("inputs of 1e4", _random(1, 24, 24, 2, 2, 16, scale=1e4), {}, _F32),
+    Case("NaN in a query", _with(_SMALL, _poison("query", np.nan)), {}, _F32),
+    Case("zeros of both signs and denormals", _with(_SMALL, _zeros_and_denormals), {}, ("float32", "bfloat16")),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,14 +13,15 @@ import npu_kernels.language as nl
 
 from ..library import Array, tiling_that_fits
 from .backward import attention_delta, attention_query_gradient, flash_attention_backward
-from .kernel import flash_attention, flash_attention_residuals
+from .kernel import flash_attention_residuals
 from .specs import BACKWARD_BLOCKS, KEY_BLOCKS_PER_CALL, enough
 
 Residuals = tuple[Array, ...]
+Spec = tuple[tuple[int, ...], Any]
 
 
 def forward(*arrays: Array, interpret: bool = False, **statics: Any) -> tuple[Array, Residuals]:
-    """The result of ``flash_attention``, and what :func:`backward` needs: the arguments, the result, maxima and sums."""
+    """The result of ``flash_attention``, and for :func:`backward` the arguments, the result, maxima and sums."""
     out, maximum, total = flash_attention_residuals(*arrays, interpret=interpret, **statics)
     return out, (*arrays, out, maximum, total)
 
@@ -33,8 +35,8 @@ def backward(
     ``KEY_BLOCKS_PER_CALL`` blocks, so that these take a bounded multiple of ``dQ``'s own size.
     """
     query, key, value, mask, query_lengths, key_lengths, out, maximum, total = residuals
-    tiling = _tiling(query, key, statics)
     options = {name: statics[name] for name in _OPTIONS}
+    tiling = _tiling((query.shape, query.dtype), (key.shape, key.dtype), tuple(options.items()))
     if options["query_padded"]:
         inside = jnp.arange(query.shape[1])[None, :] < query_lengths[:, None]
         cotangent = jnp.where(inside[:, :, None, None], cotangent, jnp.zeros((), cotangent.dtype))
@@ -82,23 +84,23 @@ def backward(
 _OPTIONS = ("scale", "mask_value", "masked", "causal", "query_padded", "key_padded")
 
 
-def _tiling(query: Array, key: Array, statics: Mapping[str, Any]) -> Mapping[str, int]:
+@functools.cache
+def _tiling(query: Spec, key: Spec, options: tuple[tuple[str, Any], ...]) -> Mapping[str, int]:
     """The first of the preferred block sizes for which the backward kernel fits on chip."""
-    batch, queries, heads, dim = query.shape
-    keys = key.shape[1]
+    statics = dict(options)
+    batch, queries, heads, _ = query[0]
+    keys = key[0][1]
     shape = jax.ShapeDtypeStruct
     rows = shape((batch, heads, queries, 1), jnp.float32)
-    masked = statics["masked"]
     one = shape((1,), jnp.int32)
     specs = (
-        *(shape(a.shape, a.dtype) for a in (query, key, key, query)),
+        *(shape(*spec) for spec in (query, key, key, query)),
         *(rows, rows, rows),
-        shape((1, 1, keys, queries) if masked else (1, 1, 1, 1), jnp.bool_),
-        *(one if not statics[flag] else shape((batch,), jnp.int32) for flag in ("query_padded", "key_padded")),
+        shape((1, 1, keys, queries) if statics["masked"] else (1, 1, 1, 1), jnp.bool_),
+        *(shape((batch,), jnp.int32) if statics[flag] else one for flag in ("query_padded", "key_padded")),
         one,
     )
-    options = {name: statics[name] for name in _OPTIONS}
-    return tiling_that_fits(flash_attention_backward, specs, options, _candidates(queries, keys))
+    return tiling_that_fits(flash_attention_backward, specs, statics, _candidates(queries, keys))
 
 
 def _candidates(queries: int, keys: int) -> Iterator[dict[str, int]]:

@@ -126,7 +126,8 @@ def _attend(
                     if options.key_padded:
                         scores = nl.where(columns < nl.load(key_lengths[b]), scores, mask_value)
                     if options.masked:
-                        scores = nl.where(mask_block(mask, b, n, (t, block_queries), (s, block_keys)), scores, mask_value)
+                        seen = mask_block(mask, b, n, (t, block_queries), (s, block_keys))
+                        scores = nl.where(seen, scores, mask_value)
                     higher = nl.maximum(top, nl.max(scores, axis=1, keepdims=True))
                     shrink = nl.exp(top - higher)
                     weights = nl.exp(scores - higher)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,52 @@ def attention_reference(
     return out.reshape(np.shape(query))
 
 
+def attention_gradient_reference(
+    cotangent: npt.NDArray[np.float64], arguments: Mapping[str, Any]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Cotangents of query, key and value over whole score matrices (the formulas are in ``backward.py``).
+
+    Args:
+        cotangent: of the result, float64.
+        arguments: of :func:`npu_kernels.kernels.attention`, by name.
+
+    Returns:
+        float64, of the arguments' shapes.
+    """
+    shapes = {name: np.shape(arguments[name]) for name in ("query", "key", "value")}
+    q, k, v = (_batched(arguments[name]) for name in shapes)
+    groups = q.shape[2] // k.shape[2]
+    scale = arguments.get("scale")
+    factor = 1.0 / np.sqrt(q.shape[-1]) if scale is None else scale
+    options = {name: arguments[name] for name in SCORE_OPTIONS if name in arguments}
+    do = _batched(cotangent)
+    with np.errstate(invalid="ignore", over="ignore"):
+        weights = _softmax(scores_reference(arguments["query"], arguments["key"], **options))
+        lengths = arguments.get("query_seq_lengths")
+        if lengths is not None:
+            do = do * (np.arange(q.shape[1])[None, :] < np.asarray(lengths)[:, None])[:, :, None, None]
+        change = np.einsum("btnh,bsnh->bnts", do, np.repeat(v, groups, axis=2))
+        change = weights * (change - np.sum(weights * change, axis=-1, keepdims=True))
+        change = np.where(visible_reference(change.shape, **options), change, 0.0) * factor
+        found = {
+            "query": np.einsum("bnts,bsnh->btnh", change, np.repeat(k, groups, axis=2)),
+            "key": _of_groups(np.einsum("bnts,btnh->bsnh", change, q), groups),
+            "value": _of_groups(np.einsum("bnts,btnh->bsnh", weights, do), groups),
+        }
+    return {name: array.reshape(shapes[name]) for name, array in found.items()}
+
+
+def _of_groups(array: npt.NDArray[np.float64], groups: int) -> npt.NDArray[np.float64]:
+    """The sum over the query heads that share a key head."""
+    batch, keys, heads, dim = array.shape
+    total: npt.NDArray[np.float64] = array.reshape(batch, keys, heads // groups, groups, dim).sum(axis=3)
+    return total
+
+
+#: Arguments of :func:`scores_reference` beside query and key.
+SCORE_OPTIONS = ("mask", "scale", "is_causal", "query_seq_lengths", "key_value_seq_lengths", "mask_value")
+
+
 def scores_reference(
     query: npt.ArrayLike,
     key: npt.ArrayLike,
@@ -71,8 +118,30 @@ def scores_reference(
     factor = 1.0 / np.sqrt(q.shape[-1]) if scale is None else scale
     with np.errstate(invalid="ignore", over="ignore"):
         scores = np.einsum("btnh,bsnh->bnts", q, np.repeat(k, q.shape[2] // k.shape[2], axis=2)) * factor
-    visible = np.ones(scores.shape, bool)
-    rows, columns = np.arange(q.shape[1])[:, None], np.arange(k.shape[1])[None, :]
+    visible = visible_reference(
+        scores.shape,
+        mask=mask,
+        is_causal=is_causal,
+        query_seq_lengths=query_seq_lengths,
+        key_value_seq_lengths=key_value_seq_lengths,
+    )
+    return np.where(visible, scores, mask_value)
+
+
+def visible_reference(
+    shape: tuple[int, ...],
+    *,
+    mask: npt.ArrayLike | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: npt.ArrayLike | None = None,
+    key_value_seq_lengths: npt.ArrayLike | None = None,
+    scale: float | None = None,
+    mask_value: float = MASK_VALUE,
+) -> npt.NDArray[np.bool_]:
+    """Which of the scores ``[B, N, T, S]`` are not hidden; ``scale`` and ``mask_value`` are ignored."""
+    del scale, mask_value
+    visible = np.ones(shape, bool)
+    rows, columns = np.arange(shape[2])[:, None], np.arange(shape[3])[None, :]
     if mask is not None:
         visible &= np.asarray(mask).reshape((1,) * (4 - np.ndim(mask)) + np.shape(mask))
     if is_causal:
@@ -81,7 +150,7 @@ def scores_reference(
         visible &= rows < np.asarray(query_seq_lengths)[:, None, None, None]
     if key_value_seq_lengths is not None:
         visible &= columns < np.asarray(key_value_seq_lengths)[:, None, None, None]
-    return np.where(visible, scores, mask_value)
+    return visible
 
 
 def _softmax(scores: npt.NDArray[Any]) -> npt.NDArray[Any]:

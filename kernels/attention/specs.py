@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..library import Example, Float64
-from .reference import scores_reference
+from .reference import SCORE_OPTIONS, scores_reference, visible_reference
 
 #: Bytes of the on-chip memories that the tiles of one step may take.
 L0_BYTES, L0C_BYTES, UB_BYTES = 64 * 1024, 128 * 1024, 168 * 1024
@@ -90,7 +90,7 @@ def tolerance(dtype: str, arguments: Mapping[str, Any], expected: Float64) -> Fl
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else abs(float(scale))
     single = _UNIT["float32"]
     drift = 4 * single * factor * np.max(scores_reference(query, key, scale=1.0), -1)
-    options = {name: arguments[name] for name in _SCORE_OPTIONS if name in arguments}
+    options = {name: arguments[name] for name in SCORE_OPTIONS if name in arguments}
     scores = scores_reference(arguments["query"], arguments["key"], **options)
     with np.errstate(all="ignore"):
         weights = np.exp(scores - np.max(scores, -1, keepdims=True))
@@ -105,7 +105,66 @@ def tolerance(dtype: str, arguments: Mapping[str, Any], expected: Float64) -> Fl
     return np.broadcast_to(allowed, query.shape).reshape(expected.shape)
 
 
-_SCORE_OPTIONS = ("mask", "scale", "is_causal", "query_seq_lengths", "key_value_seq_lengths", "mask_value")
+def gradient_tolerance(dtype: str, cotangent: Float64, arguments: Mapping[str, Any]) -> Mapping[str, Float64]:
+    """Largest errors allowed per element of the cotangents.
+
+    Each step's error is bounded by the magnitudes that enter it, in float32 units ``u`` and units ``w`` of the inputs'
+    dtype (0 for float32). A weight ``p`` is off by ``2 p (1 - p) expm1(2d)`` from its score's drift ``d`` (see
+    :func:`tolerance`) and some units, at most by 1. ``dP = dO Vᵀ`` and ``δ = Σ dO O`` are off by ``√H + 8`` units ``u`` of
+    the absolute products, ``δ`` also by what ``O`` is off, that is the drift of the weights and, where it is stored in
+    16 bits, ``w``. ``dS = p (dP - δ)`` follows, and the sums over it add √length units ``u`` of the absolute terms.
+    Operands of products and results are rounded to the inputs' dtype.
+    """
+    q, k, v, do = (_finite(_batched(a)) for a in (*(arguments[n] for n in ("query", "key", "value")), cotangent))
+    groups = q.shape[2] // k.shape[2]
+    k_all, v_all = np.repeat(k, groups, axis=2), np.repeat(v, groups, axis=2)
+    scale = arguments.get("scale")
+    factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else abs(float(scale))
+    unit, narrow = _UNIT["float32"], 0.0 if dtype == "float32" else _UNIT[dtype]
+    options = {name: arguments[name] for name in SCORE_OPTIONS if name in arguments}
+    scores = scores_reference(arguments["query"], arguments["key"], **options)
+    with np.errstate(all="ignore"):
+        p = np.exp(scores - np.max(scores, -1, keepdims=True))
+        p = np.nan_to_num(p / np.sum(p, -1, keepdims=True))
+        drift = np.expm1(np.minimum(8 * unit * factor * np.max(scores_reference(q, k, scale=1.0), -1), 600.0))
+        product_units = unit * (8 + math.sqrt(q.shape[-1]))
+        length_units = unit * (8 + math.sqrt(max(q.shape[1], k.shape[1])))
+        p_off = np.minimum(2 * p * (1 - p) * drift[..., None] + p * (length_units + product_units), 1.0)
+        reach = np.einsum("btnh,bsnh->bnts", do, v_all)
+        delta = np.sum(p * reach, -1, keepdims=True)
+        delta_off = np.sum(p_off * reach, -1, keepdims=True) + delta * (product_units + narrow)
+        dp_off = product_units * reach + delta_off
+        ds = np.where(visible_reference(p.shape, **options), 1.0, 0.0) * factor
+        ds_off = ds * (p_off * (reach + delta) + p * dp_off)
+        ds = ds * p * (reach + delta)
+        ds_off = ds_off + (narrow + length_units) * ds
+        p_off = p_off + (narrow + length_units) * p
+    allowed = {
+        "query": np.einsum("bnts,bsnh->btnh", ds_off, k_all),
+        "key": _grouped(np.einsum("bnts,btnh->bsnh", ds_off, q), groups),
+        "value": _grouped(np.einsum("bnts,btnh->bsnh", p_off, do), groups),
+    }
+    sizes = {
+        "query": np.einsum("bnts,bsnh->btnh", ds, k_all),
+        "key": _grouped(np.einsum("bnts,btnh->bsnh", ds, q), groups),
+        "value": _grouped(np.einsum("bnts,btnh->bsnh", p, do), groups),
+    }
+    # Below a dtype's smallest step an operand is rounded absolutely: that much for each term of a sum.
+    tiny = {"query": k_all.sum(1), "key": q.sum(1), "value": do.sum(1)}
+    return {
+        name: (off + narrow * sizes[name] + _TINY[dtype] * (1.0 + np.max(tiny[name]))).reshape(
+            np.shape(arguments[name])
+        )
+        for name, off in allowed.items()
+    }
+
+
+def _grouped(array: Float64, groups: int) -> Float64:
+    batch, keys, heads, dim = array.shape
+    total: Float64 = array.reshape(batch, keys, heads // groups, groups, dim).sum(axis=3)
+    return total
+
+
 _UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 #: Smallest steps: below them a 16-bit weight or result is rounded absolutely, not relatively.
 _TINY = {"float32": 2.0**-140, "float16": 2.0**-22, "bfloat16": 2.0**-130}

@@ -1,8 +1,8 @@
 """The gradient of RMSNorm in the tile language.
 
-With ``r = 1 / sqrt(mean(x²) + eps)``, ``n = x · r`` and ``c = dy · weight``: ``dx = r (c - n · mean(c · n))`` along each row, and
-``dweight = Σ dy · n`` over all rows. That sum is cut into parts, one for each group of rows, which a second kernel adds
-up: the cores share no memory they could add to.
+With ``r = 1 / sqrt(mean(x²) + eps)``, ``n = x · r`` and ``c = dy · weight``: ``dx = r (c - n · mean(c · n))`` along each
+row, and ``dweight = Σ dy · n`` over all rows. That sum is cut into parts, one for each group of rows, which a second
+kernel adds up: the cores share no memory they could add to.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def rms_norm_wide_backward(
     eps: float,
     block_columns: int,
 ) -> tuple[Float[nl.Tensor, "rows dim"], Float[nl.Tensor, "rows 1"]]:
-    """``dx`` for rows that do not fit on chip, and each row's ``r``: one pass for the sums of a row, a second for it."""
+    """``dx`` for rows that do not fit on chip, and each row's ``r``: a pass for a row's sums, and one for it."""
     rows, dim = x.shape
     gradient = nl.output((rows, dim), x.dtype)
     factors = nl.output((rows, 1), nl.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,3 +27,19 @@ def rms_norm_reference(
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         normal: npt.NDArray[np.float64] = wide / np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + eps)
         return normal if weight is None else normal * np.asarray(weight).astype(np.float64)
+
+
+def rms_norm_gradient_reference(
+    cotangent: npt.NDArray[np.float64], arguments: Mapping[str, Any]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Cotangents of ``x`` and, where there is one, ``weight``, in float64 (the formula is in ``backward.py``)."""
+    x = np.asarray(arguments["x"]).astype(np.float64)
+    weight = arguments.get("weight")
+    scale = 1.0 if weight is None else np.asarray(weight).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        factor = 1.0 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + arguments["eps"])
+        normal, scaled = x * factor, cotangent * scale
+        found = {"x": (scaled - normal * np.mean(scaled * normal, axis=-1, keepdims=True)) * factor}
+        if weight is not None:
+            found["weight"] = np.sum((cotangent * normal).reshape(-1, x.shape[-1]), axis=0)
+    return found

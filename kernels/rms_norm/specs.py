@@ -74,6 +74,32 @@ def tolerance(dtype: str, arguments: Mapping[str, Any], expected: Float64) -> Fl
     return allowed
 
 
+def gradient_tolerance(dtype: str, cotangent: Float64, arguments: Mapping[str, Any]) -> Mapping[str, Float64]:
+    """Largest errors allowed per element of the cotangents of ``x`` and ``weight``.
+
+    The two terms of ``dx = r (c - n · mean(c n))`` may cancel, so errors are relative to their magnitudes; ``r``, ``n`` and
+    the mean are each off by at most the ``16 + √dim`` float32 units of :func:`tolerance`. The same holds for a term of
+    ``dweight``, whose sum over the rows adds √rows and 16 more units of the magnitudes for blocks, groups and their sum.
+    Casts add one rounding.
+    """
+    x = np.asarray(arguments["x"]).astype(np.float64)
+    weight = arguments.get("weight")
+    scale = 1.0 if weight is None else np.asarray(weight).astype(np.float64)
+    units = _UNIT["float32"] * (16 + np.sqrt(x.shape[-1]))
+    final = 0.0 if dtype == "float32" else _UNIT[dtype]
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        factor = 1.0 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + arguments["eps"])
+        normal, scaled = np.abs(x * factor), np.abs(cotangent * scale)
+        size = (scaled + normal * np.mean(scaled * normal, axis=-1, keepdims=True)) * factor
+        terms = np.abs(cotangent * normal).reshape(-1, x.shape[-1])
+        total = np.sum(terms, axis=0)
+    more = _UNIT["float32"] * (16 + np.sqrt(len(terms)))
+    return {
+        "x": size * (2 * units + final) + _SMALLEST[dtype],
+        "weight": total * (units + more + final) + _SMALLEST[dtype],
+    }
+
+
 def _normal(*shape: int, weight: bool = True, scale: float = 1.0) -> Callable[[np.random.Generator], Mapping[str, Any]]:
     def arguments(rng: np.random.Generator) -> Mapping[str, Any]:
         x = rng.standard_normal(shape) * scale
@@ -111,4 +137,17 @@ CASES = (
     Case("inputs of 1e-4", _normal(8, 96, scale=1e-4), {"eps": 1e-6}),
     Case("inputs of 1e4", _normal(8, 96, scale=1e4), {"eps": 1e-6}),
     Case("NaN, infinities, zeros and denormals", _with_values, {"eps": 1e-6}),
+)
+
+GRADIENT_CASES = (
+    Case("smollm2", _normal(1, 37, 576), {"eps": 1e-5}, _F32),
+    Case("llama3", _normal(1, 5, 4096), {"eps": 1e-5}, _BF16),
+    Case("no weight", _normal(3, 7, 64, weight=False), {"eps": 1e-6}, ("float16",)),
+    Case("one element a row", _normal(11, 1), {"eps": 1e-6}, _F32),
+    Case("odd row length", _normal(17, 513), {"eps": 1e-6}, ("float32", "bfloat16")),
+    Case("row longer than a tile", _normal(3, 8197), {"eps": 1e-6}, ("float32", "float16")),
+    Case("more rows than all cores hold at once", _normal(1283, 33), {"eps": 1e-6}, _F32),
+    Case("inputs of 1e-4", _normal(8, 96, scale=1e-4), {"eps": 1e-6}, _F32),
+    Case("inputs of 1e4", _normal(8, 96, scale=1e4), {"eps": 1e-6}, _F32),
+    Case("NaN, infinities, zeros and denormals", _with_values, {"eps": 1e-6}, _F32),
 )
