@@ -52,9 +52,9 @@ format: $(VENV)/pins ## let ruff fix and format the sources
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(VENV)/wheel | $(OUTSIDE) ## mypy on the installed package and on the example
+types: $(VENV)/wheel | $(OUTSIDE) ## mypy on the installed package and on the examples
 	cd $(OUTSIDE) && MYPYPATH=$(CURDIR)/examples $(BIN)/mypy \
-		--config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/$(VENV)/mypy -p npu_kernels -p smollm2
+		--config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/$(VENV)/mypy -p npu_kernels -p smollm2 -p training
 
 layers: $(VENV)/wheel | $(OUTSIDE) ## import-linter on the installed package
 	cd $(OUTSIDE) && $(BIN)/lint-imports $(CURDIR)/pyproject.toml --no-cache --no-logo

@@ -125,8 +125,8 @@ class Operation:
 
 
 def tiling_that_fits(
-    kernel: Kernel, specs: tuple[Any, ...], statics: Mapping[str, Any], candidates: Iterable[Mapping[str, int]]
-) -> Mapping[str, int]:
+    kernel: Kernel, specs: tuple[Any, ...], statics: Mapping[str, Any], candidates: Iterable[Mapping[str, Any]]
+) -> Mapping[str, Any]:
     """The first of some tilings, best first, with which a kernel's tiles fit on chip.
 
     For kernels that hold too many tiles for a formula: lowering plans them, and says.

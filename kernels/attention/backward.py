@@ -2,9 +2,10 @@
 https://arxiv.org/abs/2307.08691, algorithm 2).
 
 With ``P`` the softmax's weights and ``dP = dO Vᵀ``, the gradient of a query's scores is ``dS = P ∘ (dP - δ)`` where
-``δ = Σ_h dO ∘ O``, and ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``, ``dV = Pᵀ dO``. Blocks of ``P`` are computed again
-from what the forward kernel saved, once: the core that owns a block of keys sums ``dK`` and ``dV`` over the queries on chip,
-and writes what its keys add to ``dQ``, which a second kernel adds up. No core writes where another one does.
+``δ = Σ_h dO ∘ O``, and ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``, ``dV = Pᵀ dO``. Blocks of ``P`` are computed
+again from what the forward kernel saved, once: the core that owns a block of keys sums ``dK`` and ``dV`` over the
+queries on chip, and writes what its keys add to ``dQ``, which a second kernel adds up. No core writes where another
+one does.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def _hidden_weight(
     total: nl.Tensor,
     b: nl.Tile,
     n: nl.Tile,
-    stop: nl.Tile,
+    stop: nl.Tile | int,
     mask_value: float,
 ) -> nl.Tile:
     """Cotangents of the queries before ``stop``, each times the weight it gives to a hidden key: float32 ``[1, dim]``.

@@ -85,19 +85,21 @@ _OPTIONS = ("scale", "mask_value", "masked", "causal", "query_padded", "key_padd
 
 
 @functools.cache
-def _tiling(query: Spec, key: Spec, options: tuple[tuple[str, Any], ...]) -> Mapping[str, int]:
+def _tiling(query: Spec, key: Spec, options: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
     """The first of the preferred block sizes for which the backward kernel fits on chip."""
     statics = dict(options)
     batch, queries, heads, _ = query[0]
     keys = key[0][1]
-    shape = jax.ShapeDtypeStruct
-    rows = shape((batch, heads, queries, 1), jnp.float32)
-    one = shape((1,), jnp.int32)
+    rows = jax.ShapeDtypeStruct((batch, heads, queries, 1), jnp.float32)
+    one = jax.ShapeDtypeStruct((1,), jnp.int32)
     specs = (
-        *(shape(*spec) for spec in (query, key, key, query)),
+        *(jax.ShapeDtypeStruct(*spec) for spec in (query, key, key, query)),
         *(rows, rows, rows),
-        shape((1, 1, keys, queries) if statics["masked"] else (1, 1, 1, 1), jnp.bool_),
-        *(shape((batch,), jnp.int32) if statics[flag] else one for flag in ("query_padded", "key_padded")),
+        jax.ShapeDtypeStruct((1, 1, keys, queries) if statics["masked"] else (1, 1, 1, 1), jnp.bool_),
+        *(
+            jax.ShapeDtypeStruct((batch,), jnp.int32) if statics[flag] else one
+            for flag in ("query_padded", "key_padded")
+        ),
         one,
     )
     return tiling_that_fits(flash_attention_backward, specs, statics, _candidates(queries, keys))

@@ -110,10 +110,10 @@ def gradient_tolerance(dtype: str, cotangent: Float64, arguments: Mapping[str, A
 
     Each step's error is bounded by the magnitudes that enter it, in float32 units ``u`` and units ``w`` of the inputs'
     dtype (0 for float32). A weight ``p`` is off by ``2 p (1 - p) expm1(2d)`` from its score's drift ``d`` (see
-    :func:`tolerance`) and some units, at most by 1. ``dP = dO Vᵀ`` and ``δ = Σ dO O`` are off by ``√H + 8`` units ``u`` of
-    the absolute products, ``δ`` also by what ``O`` is off, that is the drift of the weights and, where it is stored in
-    16 bits, ``w``. ``dS = p (dP - δ)`` follows, and the sums over it add √length units ``u`` of the absolute terms.
-    Operands of products and results are rounded to the inputs' dtype.
+    :func:`tolerance`) and some units, at most by 1. ``dP = dO Vᵀ`` and ``δ = Σ dO O`` are off by ``√H + 8`` units
+    ``u`` of the absolute products, ``δ`` also by what ``O`` is off, that is the drift of the weights and, where it is
+    stored in 16 bits, ``w``. ``dS = p (dP - δ)`` follows, and the sums over it add √length units ``u`` of the absolute
+    terms. Operands of products and results are rounded to the inputs' dtype.
     """
     q, k, v, do = (_finite(_batched(a)) for a in (*(arguments[n] for n in ("query", "key", "value")), cotangent))
     groups = q.shape[2] // k.shape[2]

@@ -1,8 +1,8 @@
 """The gradient of RMSNorm in the tile language.
 
-With ``r = 1 / sqrt(mean(x²) + eps)``, ``n = x · r`` and ``c = dy · weight``: ``dx = r (c - n · mean(c · n))`` along each
-row, and ``dweight = Σ dy · n`` over all rows. That sum is cut into parts, one for each group of rows, which a second
-kernel adds up: the cores share no memory they could add to.
+With ``r = 1 / sqrt(mean(x²) + eps)``, ``n = x · r`` and ``c = dy · weight``: ``dx = r (c - n · mean(c · n))`` along
+each row, and ``dweight = Σ dy · n`` over all rows. That sum is cut into parts, one for each group of rows, which a
+second kernel adds up: the cores share no memory they could add to.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def block_rows(rows: int, dim: int) -> int:
     return max(1, min(fitting, per_core, 64))
 
 
-def backward_rows(rows: int, dim: int) -> dict[str, int] | None:
+def backward_rows(rows: int, dim: int) -> dict[str, Any] | None:
     """Rows of a block and blocks of a group for the backward kernel; None when not even one row fits.
 
     A group belongs to one vector core and gives one part of the weight's gradient, so there are about as many as cores.
@@ -77,10 +77,10 @@ def tolerance(dtype: str, arguments: Mapping[str, Any], expected: Float64) -> Fl
 def gradient_tolerance(dtype: str, cotangent: Float64, arguments: Mapping[str, Any]) -> Mapping[str, Float64]:
     """Largest errors allowed per element of the cotangents of ``x`` and ``weight``.
 
-    The two terms of ``dx = r (c - n · mean(c n))`` may cancel, so errors are relative to their magnitudes; ``r``, ``n`` and
-    the mean are each off by at most the ``16 + √dim`` float32 units of :func:`tolerance`. The same holds for a term of
-    ``dweight``, whose sum over the rows adds √rows and 16 more units of the magnitudes for blocks, groups and their sum.
-    Casts add one rounding.
+    The two terms of ``dx = r (c - n · mean(c n))`` may cancel, so errors are relative to their magnitudes; ``r``,
+    ``n`` and the mean are each off by at most the ``16 + √dim`` float32 units of :func:`tolerance`. The same holds for
+    a term of ``dweight``, whose sum over the rows adds √rows and 16 more units of the magnitudes for blocks, groups
+    and their sum. Casts add one rounding.
     """
     x = np.asarray(arguments["x"]).astype(np.float64)
     weight = arguments.get("weight")

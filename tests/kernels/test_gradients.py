@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 
+import npu_kernels
 from npu_kernels import kernels
 from npu_kernels.kernels import Case, Operation
 from npu_kernels.knobs import CHECK
@@ -87,3 +89,112 @@ def test_tolerance_is_small_against_the_values(op: Operation) -> None:
             if finite.any() and np.max(np.abs(values[finite])) > 0:
                 largest = np.max(np.abs(values[finite]))
                 assert np.median(np.broadcast_to(allowed[name], values.shape)[finite]) < 2e-4 * largest, case.name
+
+
+_CHECKED = {
+    "attention": ({"query": (1, 5, 2, 8), "key": (1, 6, 1, 8), "value": (1, 6, 1, 8)}, {"is_causal": True}),
+    "rms_norm": ({"x": (3, 20), "weight": (20,)}, {"eps": 1e-3}),
+}
+
+
+@pytest.mark.parametrize("op", kernels.catalogue().values(), ids=lambda op: op.name)
+def test_agrees_with_finite_differences(op: Operation) -> None:
+    """Of float32 results: a step of 1e-2 leaves about three digits."""
+    shapes, keywords = _CHECKED[op.name]
+    keys = jax.random.split(jax.random.key(1), len(shapes))
+    arrays = [jax.random.normal(key, shape) for key, shape in zip(keys, shapes.values(), strict=True)]
+
+    def function(*values: Any) -> Any:
+        return op.function(**dict(zip(shapes, values, strict=True)), **keywords)
+
+    check_grads(function, arrays, order=1, modes=["rev"], eps=1e-2, atol=2e-2, rtol=2e-2)
+
+
+def _block(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """RMSNorm and causal attention as a model writes them: ``x`` is ``[1, 20, 2 * 16]``."""
+    h = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-5) * weight
+    heads = h.reshape(1, 20, 2, 16)
+    return x + jax.nn.dot_product_attention(heads, heads, heads, is_causal=True).reshape(x.shape)
+
+
+def _plain(x: jax.Array, weight: jax.Array) -> jax.Array:
+    return jnp.sum(_block(_block(x, weight), weight) ** 2)
+
+
+def _scanned(x: jax.Array, weight: jax.Array) -> jax.Array:
+    return jnp.sum(jax.lax.scan(lambda h, _: (_block(h, weight), None), x, None, length=2)[0] ** 2)
+
+
+def _rematerialised(x: jax.Array, weight: jax.Array) -> jax.Array:
+    block = jax.checkpoint(_block)
+    return jnp.sum(block(block(x, weight), weight) ** 2)
+
+
+@pytest.mark.parametrize("loss", [_plain, _scanned, _rematerialised], ids=["plain", "scan", "remat"])
+def test_the_gradient_of_a_substituted_loss_runs_kernels(loss: Any) -> None:
+    x = jax.random.normal(jax.random.key(0), (1, 20, 32))
+    weight = jnp.linspace(0.5, 1.5, 32)
+    expected = jax.grad(loss, argnums=(0, 1))(x, weight)
+    gradient = jax.jit(jax.grad(npu_kernels.substitute(loss), argnums=(0, 1)))
+    before = npu_kernels.launches()
+    found = jax.block_until_ready(gradient(x, weight))
+    ran = {name: count - before.get(name, 0) for name, count in npu_kernels.launches().items()}
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    for name in ("flash_attention_backward", "attention_query_gradient", "rms_norm_rows_backward"):
+        assert ran[name] == 2
+    # Where blocks are computed again, XLA may merge the second time with the first.
+    most = 4 if loss is _rematerialised else 2
+    assert 2 <= ran["flash_attention_residuals"] + ran.get("flash_attention", 0) <= most
+    assert 2 <= ran["rms_norm_rows"] <= most
+
+
+@pytest.mark.parametrize("dim", [16, 64, 128, 256, 512])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_backward_blocks_fit_on_chip(dim: int, dtype: str) -> None:
+    """With everything that takes memory: a causal mask, another mask, lengths, and ragged blocks."""
+    op = kernels.catalogue()["attention"]
+    length = 333
+    array = jnp.zeros((1, length, 1, dim), dtype)
+    lengths = jnp.zeros((1,), jnp.int32)
+    options = {"mask": jnp.ones((1, 1, length, length), bool), "is_causal": True}
+    options |= {"query_seq_lengths": lengths, "key_value_seq_lengths": lengths}
+
+    def loss(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        return jnp.sum(op.function(q, k, v, **options).astype(jnp.float32))
+
+    text = str(jax.make_jaxpr(jax.grad(loss, argnums=(0, 1, 2)))(array, array, array))
+    assert "flash_attention_backward" in text
+    assert f"{length},{length}]" not in text.replace(f"bool[1,1,{length},{length}]", "")
+
+
+def test_keys_of_several_calls_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long sequences are cut into several calls of the backward kernel; here after one block of keys."""
+    from npu_kernels.kernels.attention import gradient
+
+    monkeypatch.setattr(gradient, "KEY_BLOCKS_PER_CALL", 1)
+    op = kernels.catalogue()["attention"]
+    case = next(c for c in op.cases if c.name == "mask over two blocks")
+    named = {**arguments_of(case, "float32"), **case.keywords, "key_value_seq_lengths": np.array([140], np.int32)}
+    cotangent = np.random.default_rng(3).standard_normal(named["query"].shape)
+    expected = op.gradient.reference(cotangent, named)
+    allowed = op.gradient.tolerance("float32", cotangent, named)
+    launch = op.prepare(**named)
+    fwd, bwd = op.gradient.rules[launch.kernel]
+    _, residuals = fwd(*launch.arrays, **launch.statics)
+    before = npu_kernels.launches()
+    made = bwd(residuals, jnp.asarray(cotangent, jnp.float32), **launch.statics)
+    jax.block_until_ready(made)
+    assert npu_kernels.launches()["flash_attention_backward"] - before.get("flash_attention_backward", 0) == 2
+    for name, position in op.gradient.operands.items():
+        assert_agrees(made[position], expected[name], allowed[name])
+
+
+def test_second_derivatives_are_refused_in_one_sentence() -> None:
+    x, weight = jnp.ones((2, 8)), jnp.ones(8)
+
+    def slope(x: jax.Array) -> jax.Array:
+        return jnp.sum(jax.grad(lambda y: jnp.sum(kernels.rms_norm(y, weight, eps=1e-6) ** 2))(x))
+
+    with pytest.raises(npu_kernels.errors.TransformError, match="NPK-TR01: kernel rms_norm_rows_backward"):
+        jax.grad(slope)(x)

@@ -1,0 +1,1 @@
+"""A small language model trained twice, once as plain JAX and once on kernels."""
