@@ -1,4 +1,4 @@
-"""Peak memory of one attention call, in a fresh process: ``python memory.py ours|xla LENGTH``."""
+"""Peak memory of attention in a fresh process: ``python memory.py PROGRAM LENGTH``, a program of ``PROGRAMS``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import ctypes
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,25 @@ import numpy as np
 from npu_kernels.kernels import attention
 
 HEADS, WIDTH = 8, 64
-FUNCTIONS = {"ours": attention, "xla": jax.nn.dot_product_attention}
+
+
+def with_gradient(function: Callable[..., jax.Array]) -> Callable[..., Any]:
+    """The function of query, key and value and its gradient, for a fourth array as the result's cotangent."""
+
+    def program(query: jax.Array, key: jax.Array, value: jax.Array, cotangent: jax.Array) -> Any:
+        result, pull = jax.vjp(function, query, key, value)
+        return result, pull(cotangent)
+
+    return program
+
+
+#: Programs of as many arrays as the second entry says.
+PROGRAMS = {
+    "ours": (attention, 3),
+    "xla": (jax.nn.dot_product_attention, 3),
+    "ours-gradient": (with_gradient(attention), 4),
+    "xla-gradient": (with_gradient(jax.nn.dot_product_attention), 4),
+}
 
 
 def peak_bytes(which: str, length: int) -> int:
@@ -33,14 +53,15 @@ def _status(field: str) -> int:
 
 def _measure(which: str, length: int) -> int:
     rng = np.random.default_rng(0)
-    q, k, v = (jnp.asarray(rng.standard_normal((1, length, HEADS, WIDTH)), jnp.float32) for _ in range(3))
-    compiled = jax.jit(FUNCTIONS[which]).lower(q, k, v).compile()
+    program, count = PROGRAMS[which]
+    arrays = [jnp.asarray(rng.standard_normal((1, length, HEADS, WIDTH)), jnp.float32) for _ in range(count)]
+    compiled = jax.jit(program).lower(*arrays).compile()
     # What making the inputs and compiling freed must not serve the call for nothing.
     ctypes.CDLL(None).malloc_trim(0)
     before = _status("VmRSS")
     # Compiling had a peak of its own; 5 sets the high-water mark back to what is resident now.
     Path("/proc/self/clear_refs").write_text("5")
-    jax.block_until_ready(compiled(q, k, v))
+    jax.block_until_ready(compiled(*arrays))
     return _status("VmHWM") - before
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 import npu_kernels.language as nl
 
@@ -32,7 +33,7 @@ def backward(
     """Cotangents of query, key and value.
 
     The kernel writes one contribution to ``dQ`` for each block of keys. Long sequences are cut into calls of
-    ``KEY_BLOCKS_PER_CALL`` blocks, so that these take a bounded multiple of ``dQ``'s own size.
+    ``KEY_BLOCKS_PER_CALL`` blocks, one after the other, so that these take a bounded multiple of ``dQ``'s own size.
     """
     query, key, value, mask, query_lengths, key_lengths, out, maximum, total = residuals
     options = {name: statics[name] for name in _OPTIONS}
@@ -44,19 +45,23 @@ def backward(
     across = jnp.swapaxes(mask, 2, 3)
     keys, step = key.shape[1], tiling["block_keys"] * KEY_BLOCKS_PER_CALL
     dtype = getattr(nl, query.dtype.name if keys <= step else "float32")
-    query_parts, key_parts, value_parts = [], [], []
-    for first in range(0, keys, step):
-        here = slice(first, min(first + step, keys))
-        place = jnp.full((1,), first, jnp.int32)
+
+    def part(first: Any, size: int) -> tuple[Array, Array, Array]:
+        """What ``size`` keys from ``first`` on give."""
+
+        def cut(array: Array, axis: int) -> Array:
+            return array if array.shape[axis] in (1, size) else lax.dynamic_slice_in_dim(array, first, size, axis)
+
+        place = jnp.asarray(first, jnp.int32).reshape(1)
         parts, dk, dv = flash_attention_backward(
             query,
-            key[:, here],
-            value[:, here],
+            cut(key, 1),
+            cut(value, 1),
             cotangent,
             maximum,
             total,
             delta,
-            across if across.shape[2] == 1 else across[:, :, here],
+            cut(across, 2),
             query_lengths,
             key_lengths,
             place,
@@ -64,21 +69,34 @@ def backward(
             **options,
             **tiling,
         )
-        query_parts.append(
-            attention_query_gradient(
-                parts,
-                place,
-                scale=options["scale"],
-                causal=options["causal"],
-                dtype=dtype,
-                interpret=interpret,
-                **tiling,
-            )
+        dq = attention_query_gradient(
+            parts,
+            place,
+            scale=options["scale"],
+            causal=options["causal"],
+            dtype=dtype,
+            interpret=interpret,
+            **tiling,
         )
-        key_parts.append(dk)
-        value_parts.append(dv)
-    dq = sum(query_parts[1:], start=query_parts[0]).astype(query.dtype)
-    return dq, _joined(key_parts), _joined(value_parts), None, None, None
+        return dq, dk, dv
+
+    if keys <= step:
+        return *part(0, keys), None, None, None
+
+    def turn(dq: Array, first: Array) -> tuple[Array, tuple[Array, Array]]:
+        more, dk, dv = part(first, step)
+        return dq + more, (dk, dv)
+
+    whole = keys // step
+    # A loop, because calls that do not wait for each other could hold their parts of dQ all at once.
+    with jax.disable_jit(interpret):
+        dq, stacked = lax.scan(turn, jnp.zeros(query.shape, jnp.float32), jnp.arange(whole) * step)
+    dk, dv = (jnp.moveaxis(array, 0, 1).reshape(key.shape[0], whole * step, *key.shape[2:]) for array in stacked)
+    if whole * step < keys:
+        more, dk_rest, dv_rest = part(whole * step, keys - whole * step)
+        dq = dq + more
+        dk, dv = jnp.concatenate([dk, dk_rest], axis=1), jnp.concatenate([dv, dv_rest], axis=1)
+    return dq.astype(query.dtype), dk, dv, None, None, None
 
 
 _OPTIONS = ("scale", "mask_value", "masked", "causal", "query_padded", "key_padded")
@@ -112,7 +130,3 @@ def _candidates(queries: int, keys: int) -> Iterator[dict[str, int]]:
         if block not in seen:
             seen.add(block)
             yield dict(zip(("block_queries", "block_keys"), block, strict=True))
-
-
-def _joined(parts: list[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)

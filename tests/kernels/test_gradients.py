@@ -168,26 +168,34 @@ def test_backward_blocks_fit_on_chip(dim: int, dtype: str) -> None:
     assert f"{length},{length}]" not in text.replace(f"bool[1,1,{length},{length}]", "")
 
 
-def test_keys_of_several_calls_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long sequences are cut into several calls of the backward kernel; here after one block of keys."""
+@pytest.mark.parametrize("mode", ["grad", "interpret"])
+def test_keys_of_several_calls_add_up(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long sequences are cut into several calls of the backward kernel; here after each block of 32 keys."""
     from npu_kernels.kernels.attention import gradient
 
     monkeypatch.setattr(gradient, "KEY_BLOCKS_PER_CALL", 1)
+    monkeypatch.setattr(gradient, "BACKWARD_BLOCKS", ((32, 32),))
+    gradient._tiling.cache_clear()
     op = kernels.catalogue()["attention"]
-    case = next(c for c in op.cases if c.name == "mask over two blocks")
-    named = {**arguments_of(case, "float32"), **case.keywords, "key_value_seq_lengths": np.array([140], np.int32)}
-    cotangent = np.random.default_rng(3).standard_normal(named["query"].shape)
-    expected = op.gradient.reference(cotangent, named)
-    allowed = op.gradient.tolerance("float32", cotangent, named)
-    launch = op.prepare(**named)
-    fwd, bwd = op.gradient.rules[launch.kernel]
-    _, residuals = fwd(*launch.arrays, **launch.statics)
-    before = npu_kernels.launches()
-    made = bwd(residuals, jnp.asarray(cotangent, jnp.float32), **launch.statics)
+    rng = np.random.default_rng(3)
+    named = {
+        **{name: rng.standard_normal((1, 90, 2, 16)).astype(np.float32) for name in op.gradient.operands},
+        "mask": rng.random((1, 1, 90, 90)) < 0.6,
+        "key_value_seq_lengths": np.array([80], np.int32),
+    }
+    keywords = {"is_causal": True}
+    cotangent = rng.standard_normal((1, 90, 2, 16)).astype(np.float32)
+    exact, everything = cotangent.astype(np.float64), {**named, **keywords}
+    expected = op.gradient.reference(exact, everything)
+    allowed = op.gradient.tolerance("float32", exact, everything)
+    before = npu_kernels.launches().get("flash_attention_backward", 0)
+    made = _gradients(op, named, keywords, cotangent, mode)
     jax.block_until_ready(made)
-    assert npu_kernels.launches()["flash_attention_backward"] - before.get("flash_attention_backward", 0) == 2
-    for name, position in op.gradient.operands.items():
-        assert_agrees(made[position], expected[name], allowed[name])
+    launched = npu_kernels.launches().get("flash_attention_backward", 0) - before
+    assert launched == (3 if mode == "grad" else 0)
+    gradient._tiling.cache_clear()
+    for name, value in made.items():
+        assert_agrees(value, expected[name], allowed[name])
 
 
 def test_second_derivatives_are_refused_in_one_sentence() -> None:
