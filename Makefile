@@ -28,7 +28,7 @@ SMOKE := tests/packaging/smoke.py
 T ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit lint types layers format test-jax test-weights test-cann-headers test-sdist test-editable \
+.PHONY: help demo train test unit lint types layers format test-jax test-weights test-cann-headers test-sdist test-editable \
 	test-two-jax bench wheel sdist ci lock clean
 
 help: ## list the targets
@@ -38,6 +38,9 @@ help: ## list the targets
 
 demo: $(VENV)/wheel $(VENV)/weights ## SmolLM2 answers a question, as plain JAX and on generated Ascend C
 	@cd examples && $(BIN)/python -m smollm2
+
+train: $(VENV)/wheel ## a small language model learns, as plain JAX and on kernels; draws build/training.png
+	@cd examples && $(BIN)/python -m training --picture $(CURDIR)/build/training.png
 
 test: lint types layers unit ## the fast suite on the installed wheel, with ruff, mypy and import-linter
 
