@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -33,10 +33,11 @@ from builds import build_times
 from harness import ROUNDS, SELF_TOLERANCE, Comparison, compare, self_check
 from memory import PROGRAMS, peak_bytes
 from npu_kernels import knobs
-from rows import PALLAS_BLOCKS, best_pallas, norm, norm_xla, softmax, softmax_xla
+from rows import PALLAS_BLOCKS, best_pallas, norm, norm_xla, softmax, softmax_each_row, softmax_row, softmax_xla
 
 ROOT = Path(__file__).parents[1]
 ROWS, COLUMNS = 4096, 1024
+VMAP_ROWS = 64
 #: Fresh processes, of which the median is taken.
 PROCESSES = 3
 
@@ -58,6 +59,7 @@ class Group(enum.StrEnum):
     attention = "attention"
     rows = "rows"
     dispatch = "dispatch"
+    vmap = "vmap"
     build = "build"
     demo = "demo"
 
@@ -101,6 +103,7 @@ def measure(groups: list[Group], rounds: int) -> Iterator[Line]:
         Group.attention: functools.partial(attention_lines, rounds),
         Group.rows: functools.partial(row_lines, rounds),
         Group.dispatch: functools.partial(dispatch_lines, rounds),
+        Group.vmap: functools.partial(vmap_lines, rounds),
         Group.build: build_lines,
         Group.demo: demo_lines,
     }
@@ -158,6 +161,20 @@ def dispatch_lines(rounds: int) -> Iterator[Line]:
     yield _seconds_line(
         f"one kernel at {dispatch.SHAPES} shapes, built already (their builds: {builds:.0f} s)", found, 1.0
     )
+
+
+def vmap_lines(rounds: int) -> Iterator[Line]:
+    """``jax.vmap`` of a kernel for one row against the same kernel with the batch written by hand."""
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((VMAP_ROWS, COLUMNS)), jnp.float32)
+    ours, theirs = _repeated(jax.vmap(softmax_row), x), _repeated(softmax_each_row, x)
+    subject = f"vmap of a softmax of {COLUMNS} over {VMAP_ROWS} rows / batched by hand"
+    yield _ratio_line(subject, compare(ours, theirs, rounds), 1.1)
+
+
+def _repeated(function: Callable[[jax.Array], jax.Array], x: jax.Array, times: int = 100) -> Callable[[], jax.Array]:
+    """Many calls in one program, so that what is measured is not the dispatch."""
+    step = functools.partial(jax.lax.fori_loop, 0, times, lambda _, y: function(y))
+    return functools.partial(jax.jit(step), x)
 
 
 def build_lines() -> Iterator[Line]:

@@ -33,6 +33,27 @@ def softmax(x: Float[nl.Tensor, "rows dim"]) -> Float[nl.Tensor, "rows dim"]:
     return out
 
 
+@npu_kernel
+def softmax_row(x: Float[nl.Tensor, "dim"]) -> Float[nl.Tensor, "dim"]:
+    out = nl.output(x.shape, x.dtype)
+    row = nl.load(x)
+    exponentials = nl.exp(row - nl.max(row))
+    nl.store(out, exponentials / nl.sum(exponentials))
+    return out
+
+
+@npu_kernel
+def softmax_each_row(x: Float[nl.Tensor, "rows dim"]) -> Float[nl.Tensor, "rows dim"]:
+    """`softmax_row` with the batch written by hand."""
+    rows, dim = x.shape
+    out = nl.output((rows, dim), x.dtype)
+    for r in nl.parallel(rows):
+        row = nl.load(x[r, :])
+        exponentials = nl.exp(row - nl.max(row))
+        nl.store(out[r, :], exponentials / nl.sum(exponentials))
+    return out
+
+
 def norm(x: jax.Array, weight: jax.Array) -> jax.Array:
     return rms_norm(x, weight, eps=EPS)
 
