@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir import Dot, For, If, Kernel, Load, Op, Value, float32, walk
-from ..ir.device import ITEMSIZE, Barrier, Buffer, QueueOp, ReadScalar, Ref, Struct, Tensor
-from ..ir.expr import Expr, Name, Number, add, integer, known, minimum, mul, sub
+from ..ir.device import ITEMSIZE, Barrier, Buffer, QueueOp, Ref, Struct, Tensor
+from ..ir.expr import Expr, Number, add, integer, known, minimum, mul, sub
 from . import control
-from .context import SCALAR_CTYPE, TILE_CTYPE, Context
+from .context import TILE_CTYPE, Context
 from .exchange import Ring, acquire, await_, give_back, publish
 from .layout import round_up_int
-from .moves import gm_ctype, offset_of, slice_of
+from .loads import load_scalar
+from .moves import slice_of
 from .partition import Channel, Parts
 from .products import Operand, multiply
 from .scalars import scalar_op
@@ -65,7 +66,7 @@ class CubeLowering:
             assert isinstance(op, Load)
             self._load(ctx, op)
         elif isinstance(op, Load) and op.result in self.parts.needed:
-            self._load_scalar(ctx, op)
+            load_scalar(ctx, op)
         elif op.defines and (op.defines[0] in self.parts.needed or op.opcode == "constant"):
             scalar_op(ctx, op)
         elif op.opcode == "narrow" and op.defines:
@@ -90,15 +91,6 @@ class CubeLowering:
             self.ops(inner, ops)
 
         control.for_range(ctx, op, body, keep)
-
-    def _load_scalar(self, ctx: Context, op: Load) -> None:
-        """Inputs do not change while a kernel runs, so that the scalar unit may read them directly."""
-        tensor = ctx.tensors[op.tensor]
-        offset = offset_of(ctx, op.tensor, op.starts)
-        ctype = gm_ctype(TILE_CTYPE[op.result.dtype])
-        name = Name(ctx.names.fresh(op.result.name), SCALAR_CTYPE[op.result.dtype])
-        ctx.emit(ReadScalar(name=name, source=Ref(tensor, offset, ctype), location=ctx.location))
-        ctx.scalars[op.result] = name
 
     # operands
 

@@ -7,14 +7,13 @@ from ..ir.device import ITEMSIZE, CopyScalar, Ref, Struct, Tensor
 from ..ir.expr import Number, integer, known, mul
 from . import forms
 from .context import SCALAR_CTYPE, TILE_CTYPE, Context, Tile, cast_ref
-from .layout import Layout
 from .moves import BLOCK_BYTES, EXT, PAD, Slice, arrived, fetch, gm_ctype, nonempty, offset_of, slice_of, stream
 
 
 def load(ctx: Context, op: Load) -> None:
     tensor = ctx.tensors[op.tensor]
     if op.result.is_scalar:
-        _load_scalar(ctx, op, tensor)
+        load_scalar(ctx, op)
         return
     tile = ctx.tile(op.result)
     part = slice_of(ctx, op.tensor, op.starts, op.sizes, tile.extents)
@@ -28,17 +27,12 @@ def load(ctx: Context, op: Load) -> None:
         hold_loaded(ctx, tile, Ref(buffer, integer(0), ctype))
 
 
-def _load_scalar(ctx: Context, op: Load, tensor: Tensor) -> None:
-    """Through the unified buffer: global memory read by the scalar unit could be stale in its cache."""
-    dtype = op.result.dtype
-    ctype = gm_ctype(TILE_CTYPE[dtype])
-    layout = Layout.of((1,), ctx.granule)
-    buffer = stream(ctx, op.result.name, ctype, layout.size, "VECIN")
-    offset = offset_of(ctx, op.tensor, op.starts)
-    fetch(ctx, buffer, tensor, Slice(offset, integer(1), integer(1), 0, 1), layout, ctype)
-    arrived(ctx, buffer)
-    value = ctx.read(op.result.name, Ref(buffer, integer(0), ctype), SCALAR_CTYPE[dtype])
-    ctx.scalars[op.result] = value
+def load_scalar(ctx: Context, op: Load) -> None:
+    """Read by the scalar unit itself, on both kinds of cores: inputs do not change while a kernel runs, and no kernel
+    reads its outputs back, so that what the unit's cache holds is what memory holds."""
+    ctype = gm_ctype(TILE_CTYPE[op.result.dtype])
+    source = Ref(ctx.tensors[op.tensor], offset_of(ctx, op.tensor, op.starts), ctype)
+    ctx.scalars[op.result] = ctx.read(op.result.name, source, SCALAR_CTYPE[op.result.dtype])
 
 
 def hold_loaded(ctx: Context, tile: Tile, ref: Ref) -> None:
