@@ -46,6 +46,14 @@ import numpy as np
 
 from npu_kernels.errors import GraphError
 
+#: Attributes of ``gather`` that JAX and StableHLO name alike, as dimension numbers.
+GATHER_DIMENSIONS = (
+    "offset_dims",
+    "collapsed_slice_dims",
+    "operand_batching_dims",
+    "start_indices_batching_dims",
+    "start_index_map",
+)
 _SHORT = {
     "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "bool",
     "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",

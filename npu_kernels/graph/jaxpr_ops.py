@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from npu_kernels.graph.core import Value
+from npu_kernels.graph.core import GATHER_DIMENSIONS, Value
 
 _RENAMED = {
     "neg": "negate",
@@ -160,14 +160,7 @@ def _dynamic_update_slice(params: dict[str, Any], operands: list[Value]) -> Desc
 
 def _gather(params: dict[str, Any], operands: list[Value]) -> Described:
     numbers = params["dimension_numbers"]
-    keys = (
-        "offset_dims",
-        "collapsed_slice_dims",
-        "operand_batching_dims",
-        "start_indices_batching_dims",
-        "start_index_map",
-    )
-    attrs: dict[str, Any] = {key: _ints(getattr(numbers, key)) for key in keys}
+    attrs: dict[str, Any] = {key: _ints(getattr(numbers, key)) for key in GATHER_DIMENSIONS}
     attrs["slice_sizes"] = _ints(params["slice_sizes"])
     attrs["index_vector_dim"] = operands[1].aval.ndim - 1
     attrs["mode"] = params["mode"].name.lower() if params["mode"] is not None else "clip"

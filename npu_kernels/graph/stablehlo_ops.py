@@ -9,7 +9,7 @@ import numpy as np
 from jax.extend.mlir import ir as mlir
 from jax.extend.mlir.dialects import stablehlo
 
-from npu_kernels.graph.core import Value
+from npu_kernels.graph.core import GATHER_DIMENSIONS, Value
 
 _RENAMED = {"chlo.erf": "erf", "chlo.erfc": "erfc", "chlo.erf_inv": "erf_inv"}
 _SAME = frozenset(
@@ -96,14 +96,7 @@ def _reduce_precision(operation: mlir.Operation, operands: list[Value]) -> Descr
 
 def _gather(operation: mlir.Operation, operands: list[Value]) -> Described:
     numbers = stablehlo.GatherDimensionNumbers(operation.attributes["dimension_numbers"])
-    keys = (
-        "offset_dims",
-        "collapsed_slice_dims",
-        "operand_batching_dims",
-        "start_indices_batching_dims",
-        "start_index_map",
-    )
-    attrs: dict[str, Any] = {key: _ints(getattr(numbers, key)) for key in keys}
+    attrs: dict[str, Any] = {key: _ints(getattr(numbers, key)) for key in GATHER_DIMENSIONS}
     attrs["slice_sizes"] = _ints(operation.attributes["slice_sizes"])
     attrs["index_vector_dim"] = int(numbers.index_vector_dim)
     attrs["mode"] = "clip"
