@@ -16,6 +16,7 @@ from . import splitting
 from .callsite import located
 from .lowered import Lowered
 from .primitive import KernelCall, Shapes, Variants, npu_kernel_call_p
+from .rules import Current
 
 Axes = tuple[int | None, ...]
 
@@ -88,7 +89,7 @@ def _derive(kernel: KernelCall, axes: Axes, size: int) -> tuple[Axes, KernelCall
             outputs,
             source,
             traced=traced,
-            rules=None if kernel.rules is None else kernel.rules.batched(plan, size),
+            rules=Current(lambda: kernel.rules, lambda one: None if one is None else one.batched(plan, size)),
             elsewhere=_elsewhere(kernel, plan),
             variants=variants,
             sharding=splitting.batched(kernel, plan, size),

@@ -57,6 +57,7 @@ class _CallMap:
     """The derivative of one call.
 
     Attributes:
+        rules: those the residuals are of.
         tree: how the first leaves make up the residuals.
         operands: which leaf each operand of the call is; empty without forward mode, which alone needs them.
         active: which operands have a tangent.
@@ -64,6 +65,7 @@ class _CallMap:
     """
 
     kernel: KernelCall
+    rules: Rules
     checked: bool
     num_leaves: int
     tree: Any
@@ -74,11 +76,6 @@ class _CallMap:
     @property
     def name(self) -> str:
         return self.kernel.name
-
-    @property
-    def rules(self) -> Rules:
-        assert self.kernel.rules is not None
-        return self.kernel.rules
 
     @property
     def has_forward_mode(self) -> bool:
@@ -177,7 +174,7 @@ def _differentiate(
     results, leaves = _named(kernel.name, primals, results, leaves)
     operands = _slots(primals, leaves) if rules.pushforward is not None else ()
     types = tuple(jax_compat.struct_of(r) for r, out in zip(results, kernel.outputs, strict=True) if has_tangent(out))
-    linear = _CallMap(kernel, checked, len(leaves), tree, operands, active, types)
+    linear = _CallMap(kernel, rules, checked, len(leaves), tree, operands, active, types)
     given = [tangent for tangent, is_active in zip(tangents, active, strict=True) if is_active]
     made = iter(npu_kernel_tangent_p.bind(*leaves, *given, linear=linear))
     return results, _with_zeros(results, [next(made) if has_tangent(out) else None for out in kernel.outputs])

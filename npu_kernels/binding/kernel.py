@@ -25,7 +25,7 @@ from .debugging import checked_mode
 from .lowered import Lowered
 from .operands import as_arrays, static_key
 from .primitive import KernelCall, Shapes, Variants
-from .rules import Bound, Derivatives
+from .rules import Bound, Current, Derivatives, Rules
 from .signature import KernelSignature, read_signature
 from .splitting import declared
 
@@ -63,6 +63,7 @@ class Kernel:
         self._signature: KernelSignature = read_signature(function, local_names or {})
         self._sharding = None if sharding is None else tuple(sharding)
         self._derivatives = Derivatives(reference=reference)
+        self._differentiated = False
         self._fallback = fallback is not None
         self._specialisations: dict[Any, _Specialisation] = {}
         self._lock = threading.RLock()
@@ -86,8 +87,9 @@ class Kernel:
                 argument, of its shape and dtype; None for zero, and for integer and boolean arguments. ``cotangent`` is
                 an array or a tuple as the kernel's result, with ``float0`` zeros for integer and boolean results.
 
-        The rule holds for calls that are traced after it is declared. It is differentiated in turn for second
-        derivatives, and batched by ``jax.vmap``, so it must be made of what JAX can transform.
+        The rule holds for every derivative taken after it is declared, of calls that were traced before too. Declaring
+        it when calls were already differentiated by another rule clears JAX's caches. It is differentiated in turn for
+        second derivatives, and batched by ``jax.vmap``, so it must be made of what JAX can transform.
         """
         self._declare(fwd=fwd, bwd=bwd)
 
@@ -109,7 +111,15 @@ class Kernel:
     def _declare(self, **rules: Callable[..., Any]) -> None:
         with self._lock:
             self._derivatives = dataclasses.replace(self._derivatives, **rules)
-            self._specialisations.clear()
+            if self._differentiated:
+                # JAX keeps derivatives made by the earlier rule.
+                jax.clear_caches()
+                self._differentiated = False
+
+    def _rules(self, derivatives: Derivatives, call: Bound) -> Rules | None:
+        rules = derivatives.rules(call)
+        self._differentiated |= rules is not None
+        return rules
 
     @user_facing
     def __call__(
@@ -252,7 +262,6 @@ class Kernel:
         lowered = Lowered(traced)
         outputs = [_struct(value) for value in traced.outputs]
         bound = Bound(self.name, specs, tuple(outputs), statics)
-        rules = self._derivatives.rules(bound)
         reference = self._derivatives.reference
         elsewhere = bound.function(reference) if fallback and reference is not None else None
         # Generating now refuses what the chip has no room for while JAX traces, not later when it compiles.
@@ -261,7 +270,7 @@ class Kernel:
             outputs,
             lowered.generated,
             traced=traced,
-            rules=rules,
+            rules=Current(lambda: self._derivatives, lambda derivatives: self._rules(derivatives, bound)),
             elsewhere=elsewhere,
             variants=_Variants(self, specs, statics, fallback),
             vmap=self._vmap,

@@ -19,7 +19,7 @@ from npu_kernels.toolchain import Artifact, Source
 
 from .callsite import located
 from .registration import TARGET, ensure_registered, fault_in
-from .rules import Rules
+from .rules import Current, Rules
 from .splitting import result_specs
 
 #: Platforms whose runtime has the custom call.
@@ -66,7 +66,7 @@ class KernelCall:
         outputs: shapes and dtypes of the results.
         source: the generated kernel.
         traced: its tile IR; None for a kernel given as text.
-        rules: how it is differentiated; None when nothing is declared.
+        rules: how it is differentiated; None when it never is.
         elsewhere: a JAX function from the same arrays to the list of results, for platforms without kernels; None
             refuses those.
         variants: the kernel for other shapes; None when it cannot be traced again.
@@ -81,7 +81,7 @@ class KernelCall:
         source: KernelSource,
         *,
         traced: ir.Kernel | None = None,
-        rules: Rules | None = None,
+        rules: Current[Any] | None = None,
         elsewhere: Callable[..., Sequence[Any]] | None = None,
         variants: Variants | None = None,
         vmap: Literal["parallel", "sequential"] = "parallel",
@@ -91,7 +91,7 @@ class KernelCall:
         self.outputs = tuple(outputs)
         self.source = source
         self.traced = traced
-        self.rules = rules
+        self._rules = rules
         self.elsewhere = elsewhere
         self.variants = variants
         self.vmap = vmap
@@ -109,6 +109,11 @@ class KernelCall:
         """Shapes and dtypes of the operands; empty for a kernel given as text."""
         inputs = () if self.traced is None else self.traced.inputs
         return tuple(jax.ShapeDtypeStruct(value.shape, value.dtype.numpy) for value in inputs)
+
+    @property
+    def rules(self) -> Rules | None:
+        """How it is differentiated, as declared now; None when nothing is declared."""
+        return None if self._rules is None else self._rules()
 
     def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What ``make`` returned the first time for ``key``: what is derived from one call is one object."""

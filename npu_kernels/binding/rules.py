@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from .batched_rules import Arrays
 _log = logging.getLogger("npu_kernels")
 
 Structs = Mapping[str, jax.ShapeDtypeStruct]
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,30 @@ class Rules:
         if pushforward is not None:
             pushforward = batched_rules.pushforward(pushforward, axes, axis_size, out_axes)
         return Rules(forward, pullback, pushforward)
+
+
+class Current(Generic[S]):
+    """Rules of a call as they are declared when it is differentiated, not when it was traced.
+
+    A call outlives its trace: in the caches of ``jax.jit`` and of ``substitute``. Until ``source`` answers another
+    object the rules are the same object, so that equal derivatives share what JAX makes of them.
+
+    Args:
+        source: what the rules are made of.
+        make: makes them; None where nothing is declared.
+    """
+
+    def __init__(self, source: Callable[[], S], make: Callable[[S], Rules | None]) -> None:
+        self._source = source
+        self._make = make
+        self._made: tuple[S, Rules | None] | None = None
+
+    def __call__(self) -> Rules | None:
+        source = self._source()
+        made = self._made
+        if made is None or made[0] is not source:
+            self._made = made = source, self._make(source)
+        return made[1]
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,7 @@ def parts(x: Float[nl.Tensor, "n"], index: Int[nl.Tensor, "n"]) -> tuple[nl.Tens
     return double, triple, same
 
 
-@npu_kernel
-def norm(x: Float[nl.Tensor, "rows dim"], w: Float[nl.Tensor, "dim"], *, eps: float) -> Float[nl.Tensor, "rows dim"]:
+def _norm(x: Float[nl.Tensor, "rows dim"], w: Float[nl.Tensor, "dim"], *, eps: float) -> Float[nl.Tensor, "rows dim"]:
     rows, _dim = x.shape
     out = nl.output(x.shape, x.dtype)
     row = nl.load(w)
@@ -96,6 +95,7 @@ def norm(x: Float[nl.Tensor, "rows dim"], w: Float[nl.Tensor, "dim"], *, eps: fl
     return out
 
 
+norm = npu_kernel(_norm)
 seen_cotangents: list[Any] = []
 
 
@@ -284,6 +284,96 @@ def test_a_substituted_function_is_differentiated_by_the_rules_of_its_kernels() 
             jax.grad(_loss(model), (0, 1))(x, w),
         )
     assert seen[0] == (ROWS, DIM)
+
+
+def _declare(kernel: Kernel, factor: float) -> None:
+    """A rule that is `factor` times the derivative, so that it can be told from others."""
+    kernel.defvjp(
+        lambda x, w, scale: (kernel(x, w, scale=scale), (x, w)),
+        lambda r, g, scale: (factor * g * r[1] * scale, factor * jnp.sum(g * r[0], axis=0) * scale),
+    )
+
+
+def test_a_substituted_function_takes_a_rule_that_is_declared_after_its_first_call() -> None:
+    kernel = npu_kernel(_norm)
+
+    def model(x: Any, w: Any) -> Any:
+        return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-5) * w
+
+    pattern = make_pattern(lambda x, w, *, eps, dtype: kernel(x, w, eps=eps))
+    fast = npu_kernels.substitute(model, patterns=[pattern])
+    x, w = _arrays()
+    fast(x, w)
+    with pytest.raises(TransformError, match="NPK-TR01"):
+        jax.grad(_loss(fast))(x, w)
+    kernel.defvjp(lambda x, w, eps: (kernel(x, w, eps=eps), x), lambda x, g, eps: (jnp.full_like(x, 3.0), None))
+    for wrap in (lambda f: f, jax.jit):
+        np.testing.assert_array_equal(wrap(jax.grad(_loss(fast)))(x, w), np.full_like(x, 3.0))
+
+
+def _ways(kernel: Kernel) -> dict[str, Callable[..., Any]]:
+    """Functions of `(x, w)` that JAX or we keep a trace of, and that are gradients of the kernel's sum."""
+
+    def total(x: Any, w: Any) -> Any:
+        return jnp.sum(kernel(x, w))
+
+    def rows(x: Any, w: Any) -> Any:
+        return jnp.sum(jax.vmap(lambda row: kernel(row[None], w)[0])(x))
+
+    fast = npu_kernels.substitute(total)
+    return {
+        "grad": jax.grad(total),
+        "grad of jit": jax.grad(jax.jit(total)),
+        "jit of grad": jax.jit(jax.grad(total)),
+        "grad of vmap": jax.grad(rows),
+        "grad of jit of vmap": jax.grad(jax.jit(rows)),
+        "grad of substitute": jax.grad(fast),
+        "jit of grad of remat": jax.jit(jax.grad(jax.checkpoint(total))),
+        "grad of scan": jax.grad(lambda x, w: jax.lax.scan(lambda c, _: (c + total(x, w), None), 0.0, None, 1)[0]),
+    }
+
+
+@pytest.mark.parametrize("way", _ways(times))
+@pytest.mark.parametrize("first", ["no rule", "vjp", "reference"])
+def test_a_rule_declared_later_holds_for_calls_that_are_traced_already(way: str, first: str) -> None:
+    kernel = npu_kernel(reference=lambda x, w, scale: 5 * plain(x, w, scale=scale))(_times)
+    if first != "reference":
+        kernel = npu_kernel(_times)
+    if first == "vjp":
+        _declare(kernel, 5)
+    gradient, (x, w) = _ways(kernel)[way], _arrays()
+    jax.jit(kernel)(x, w)
+    if first == "no rule":
+        with pytest.raises(TransformError, match="NPK-TR01"):
+            gradient(x, w)
+    else:
+        np.testing.assert_allclose(gradient(x, w), np.broadcast_to(10 * w, x.shape), rtol=1e-6)
+    _declare(kernel, 7)
+    np.testing.assert_allclose(gradient(x, w), np.broadcast_to(14 * w, x.shape), rtol=1e-6)
+
+
+def test_a_derivative_under_way_keeps_the_rule_it_began_with() -> None:
+    kernel = npu_kernel(_times)
+    _declare(kernel, 1)
+    x, w = _arrays()
+    _, pullback = jax.vjp(kernel, x, w)
+    kernel.defvjp(lambda x, w, scale: (kernel(x, w, scale=scale), None), lambda _, g, scale: (None, None))
+    np.testing.assert_allclose(pullback(jnp.ones_like(x))[0], np.broadcast_to(2 * w, x.shape), rtol=1e-6)
+
+
+def test_a_rule_that_nothing_was_differentiated_by_clears_no_cache() -> None:
+    kernel, (x, w) = npu_kernel(_times), _arrays()
+    traces: list[int] = []
+
+    @jax.jit
+    def counted(x: Any) -> Any:
+        traces.append(1)
+        return kernel(x, w)
+
+    counted(x)
+    _declare(kernel, 1)
+    counted(x)
+    assert len(traces) == 1
 
 
 def test_results_that_nothing_depends_on_cost_no_backward_call() -> None:
