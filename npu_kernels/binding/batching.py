@@ -89,7 +89,7 @@ def _derive(kernel: KernelCall, axes: Axes, size: int) -> tuple[Axes, KernelCall
             outputs,
             source,
             traced=traced,
-            rules=Current(lambda: kernel.rules, lambda one: None if one is None else one.batched(plan, size)),
+            rules=_rules(kernel, plan, size),
             elsewhere=_elsewhere(kernel, plan),
             variants=variants,
             sharding=splitting.batched(kernel, plan, size),
@@ -102,6 +102,10 @@ def _derive(kernel: KernelCall, axes: Axes, size: int) -> tuple[Axes, KernelCall
         'vmap="sequential", which does one call after the other.',
         location=refusal.location,
     ) from None
+
+
+def _rules(kernel: KernelCall, axes: Axes, size: int) -> Current[Any]:
+    return Current(lambda: kernel.rules, lambda one: None if one is None else one.batched(axes, size))
 
 
 def _elsewhere(kernel: KernelCall, axes: Axes) -> Callable[..., Sequence[Any]] | None:
