@@ -170,11 +170,13 @@ class Interpreter(Machine):
         return self.tile(data, (*x.shape[:axis], *((1,) if keepdims else ()), *x.shape[axis + 1 :]), x.dtype)
 
     def dot(self, a: Tile, b: Tile, accumulator: Tile | None, transpose_a: bool, transpose_b: bool) -> Tile:
-        x, y = a.payload.astype(np.float32), b.payload.astype(np.float32)
+        # Summed in float64 and rounded once: float32 sums depend on the order that a BLAS takes on this machine and for
+        # this layout, so that a product and its transpose would differ.
+        x, y = a.payload.astype(np.float64), b.payload.astype(np.float64)
         x, y = (x.T if transpose_a else x), (y.T if transpose_b else y)
         shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
         common = min(x.shape[1], y.shape[0])
-        product = x[:, :common] @ y[:common]
+        product = (x[:, :common] @ y[:common]).astype(np.float32)
         if accumulator is not None:
             rows, columns = (min(n, m) for n, m in zip(product.shape, accumulator.payload.shape, strict=True))
             product = product[:rows, :columns] + accumulator.payload[:rows, :columns]
