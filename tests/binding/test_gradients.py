@@ -336,9 +336,8 @@ def _ways(kernel: Kernel) -> dict[str, Callable[..., Any]]:
 @pytest.mark.parametrize("way", _ways(times))
 @pytest.mark.parametrize("first", ["no rule", "vjp", "reference"])
 def test_a_rule_declared_later_holds_for_calls_that_are_traced_already(way: str, first: str) -> None:
-    kernel = npu_kernel(reference=lambda x, w, scale: 5 * plain(x, w, scale=scale))(_times)
-    if first != "reference":
-        kernel = npu_kernel(_times)
+    reference = (lambda x, w, scale: 5 * plain(x, w, scale=scale)) if first == "reference" else None
+    kernel = npu_kernel(reference=reference)(_times)
     if first == "vjp":
         _declare(kernel, 5)
     gradient, (x, w) = _ways(kernel)[way], _arrays()

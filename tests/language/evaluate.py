@@ -175,10 +175,11 @@ class _Run:
             self.set(op.result, data)
 
     def dot(self, op: ir.Dot) -> None:
-        a, b = self.valid(op.a).astype(np.float32), self.valid(op.b).astype(np.float32)
+        # Summed in float64 and rounded once, so that the order of a BLAS does not matter.
+        a, b = self.valid(op.a).astype(np.float64), self.valid(op.b).astype(np.float64)
         a, b = (a.T if op.transpose_a else a), (b.T if op.transpose_b else b)
         common = min(a.shape[1], b.shape[0])
-        product = self.padded(a[:, :common] @ b[:common], op.result)
+        product = self.padded((a[:, :common] @ b[:common]).astype(np.float32), op.result)
         self.set(op.result, product + (0 if op.accumulator is None else self.get(op.accumulator)))
 
     def place(
